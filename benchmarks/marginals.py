@@ -182,7 +182,7 @@ def specification(data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
         if isinstance(column, IntervalColumn) and options.breaks and column.name in BREAKS.get(data.name, {}):
             body["breaks"] = [int(edge) for edge in BREAKS[data.name][column.name]]
         columns.append(body | ({} if column.role is Role.FEATURE else {"role": column.role.value}))
-    population = {"population": data.name, "unit": "row", "neighbours": options.relation}
+    population = {"population": data.name.replace("_", "-"), "unit": "row", "neighbours": options.relation}
     budget = {"epsilon": options.epsilon, "delta": options.delta}
     spec = {
         "name": data.name.replace("_", "-"),

@@ -23,9 +23,6 @@ NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 """Nodes and weights of the Gauss-Hermite quadrature for a normal law."""
 
-ROOM = 1.0
-"""Ratio of the unit ball's squared radius to a typical record's squared length."""
-
 
 def contrasts(size: int) -> Floats:
     """Return `size` - 1 orthonormal rows orthogonal to the constant (Helmert contrasts)."""
@@ -39,7 +36,7 @@ def contrasts(size: int) -> Floats:
 class GroupedEncoding:
     """The map from cells to points in a unit ball of public dimension."""
 
-    def __init__(self, schema: RecordSchema, groups: Sequence[ColumnGroups], width: int) -> None:
+    def __init__(self, schema: RecordSchema, groups: Sequence[ColumnGroups], width: int, *, room: float) -> None:
         self.schema, self.groups, self.width = schema, list(groups), width
         self.portions = [column.portions for column in groups]
         self.contrasts = [contrasts(column.size) for column in groups]
@@ -50,7 +47,7 @@ class GroupedEncoding:
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(stops)]
         self.typical = sum(1 - float(p @ p) for p in self.portions)
         """Mean squared length of a record whose columns have the released shares."""
-        self.radius = math.sqrt(ROOM * max(self.typical, 1e-9))
+        self.radius = math.sqrt(room * max(self.typical, 1e-9))
         self._plain = Encoding(schema)
 
     def encode(self, cells: Cells) -> Floats:

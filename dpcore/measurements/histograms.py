@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.measurements.groups import GROUPING
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.records.binning import UNCOUNTED, ColumnCells
@@ -24,7 +25,7 @@ def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> Histo
     """Return the query for the histograms of these columns."""
     cells = tuple(ColumnCells(column).count for column in columns)
     weights = tuple(Fraction(1) if count > MANY_CELLS else FEW_WEIGHT for count in cells)
-    return HistogramsQuery(cells, weights, rows_per_unit)
+    return HistogramsQuery(cells, weights, rows_per_unit, GROUPING)
 
 
 def exact_histograms(

@@ -92,6 +92,8 @@ class HistogramsQuery:
     cells: tuple[int, ...]
     weights: tuple[Fraction, ...]
     rows_per_unit: int = 1
+    grouping: int = 1
+    """The number of the public rule by which cells are grouped once they are measured (`measurements.groups`)."""
     unit: ClassVar[int] = GRID
 
     def __post_init__(self) -> None:
@@ -121,6 +123,7 @@ class HistogramsQuery:
             "cells": list(self.cells),
             "weights": [str(weight) for weight in self.weights],
             "rows_per_unit": self.rows_per_unit,
+            **({"grouping": self.grouping} if self.grouping > 1 else {}),
         }
 
     def split(self, answer: Floats) -> list[Floats]:
@@ -200,7 +203,8 @@ def query_from_json(body: dict[str, Any]) -> Query:
     Raises: KeyError for an unknown kind of query.
     """
     if body["ask"] == "histograms":
-        return HistogramsQuery(tuple(body["cells"]), tuple(map(Fraction, body["weights"])), body["rows_per_unit"])
+        weights = tuple(map(Fraction, body["weights"]))
+        return HistogramsQuery(tuple(body["cells"]), weights, body["rows_per_unit"], body.get("grouping", 1))
     if body["ask"] == "score":
         return ScoreQuery(body["score"], body.get("of"), body.get("clusters"), body["rows_per_unit"])
     if body["ask"] == "rows":

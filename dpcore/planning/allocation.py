@@ -21,8 +21,8 @@ GAUSSIAN_NOISE = ("gaussian", "noisy-power-method", "histogram-gaussian")
 DEFAULT_PROJECTION_SHARE = Fraction(3, 10)
 """The share of private components if it cannot be optimised: for a named mechanism, or before the dimension is set."""
 
-MARGINALS_SHARE = {Rho: Fraction(1, 10), Epsilon: Fraction(1, 5)}
-"""The share of the histograms, by kind of budget; the Gram matrix of their groups takes the rest."""
+MARGINALS_SHARE = Fraction(1, 5)
+"""The share of the histograms; the Gram matrix of their groups takes the rest."""
 
 SHARE_GRID = 20
 """Shares are optimised over multiples of 1/20."""
@@ -88,7 +88,7 @@ def marginals_share(request: PlanRequest, kind: type[Budget]) -> Fraction:
     Raises: PlanError if the allocation names other measurements than this release makes.
     """
     if request.allocation is None:
-        return MARGINALS_SHARE[kind]
+        return MARGINALS_SHARE
     _require_measured(request, request.allocation)
     return request.allocation[MARGINALS]
 

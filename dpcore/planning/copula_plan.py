@@ -20,8 +20,8 @@ from dpcore.planning.validation import require_exact_width, require_projection_m
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import NominalColumn
 
-COORDINATES = {Rho: 6, Epsilon: 4}
-"""Group coordinates per column on average, by kind of budget; pure noise grows faster with their number."""
+COORDINATES = {Rho: 10, Epsilon: 4}
+"""Group coordinates per column on average, by kind of budget; pure noise grows with their number, Gaussian does not."""
 
 GROUPS_WEIGHT = Fraction(20, WEIGHT_GRID)
 """The weight of the count beside groups; it is small because the histograms already measure the marginals."""

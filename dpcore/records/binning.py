@@ -43,6 +43,12 @@ class ColumnCells:
         assert isinstance(self.column, IntervalColumn)  # noqa: S101  nominal columns have levels
         return _cell_edges(self.column)
 
+    @cached_property
+    def breaks(self) -> set[int]:
+        """The cells of an interval column that begin at a public break."""
+        assert isinstance(self.column, IntervalColumn)  # noqa: S101  nominal columns have levels
+        return set(np.searchsorted(self.edges, _as_edges(self.column)).tolist())
+
     @property
     def count(self) -> int:
         """The number of cells."""
@@ -109,9 +115,16 @@ def _cell_edges(column: IntervalColumn) -> Floats:
     inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_edges_around_zero(column, low, high)])
     if column.is_whole:
         inner = np.ceil(inner)
+    inner = np.concatenate([inner, _as_edges(column)])
     inside = np.unique(inner[(inner > low) & (inner < high)])
     last = [high, high + 1] if column.is_whole else [high]
     return np.concatenate([[low], inside, last])
+
+
+def _as_edges(column: IntervalColumn) -> Floats:
+    """Return the breaks as edges of cells: whole ones for whole numbers."""
+    breaks = np.asarray(column.breaks, dtype=np.float64)
+    return np.ceil(breaks) if column.is_whole else breaks
 
 
 def _edges_around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Floats, ...]:

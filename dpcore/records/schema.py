@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,8 @@ class IntervalColumn:
     missing_level: bool = False
     impute: float | None = None
     timezone: str = "UTC"
+    breaks: tuple[float, ...] = ()
+    """Public cut points inside the bounds: a value at a break belongs to what lies above it."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
@@ -98,6 +101,8 @@ class IntervalColumn:
             raise ValueError(f"column {self.name!r}: the distance between the bounds must be an ordinary number")
         if self.impute is not None and not self.lower <= self.impute <= self.upper:
             raise ValueError(f"column {self.name!r}: the imputed value must lie inside the bounds")
+        if any(not a < b for a, b in pairwise((self.lower, *self.breaks, self.upper))):
+            raise ValueError(f"column {self.name!r}: breaks must lie inside the bounds, in increasing order")
 
     @property
     def middle(self) -> float:

@@ -17,6 +17,7 @@ from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSchema
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
+from dpcore.synthesis.copula.fit_rule import FIRST_FIT
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.copula.rounded_rows import RoundedTable
 from dpcore.synthesis.copula.ruled_law import RuledLaw
@@ -113,7 +114,7 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
 def without_rules(encoding: Encoding, generator: Generator) -> tuple[Encoding, Generator]:
     """Return the same generator for rows that need not obey any rules."""
     plain = replace(encoding.schema, rules=())
-    return Encoding(plain), Copula(plain, generator.moments) if isinstance(generator, Copula) else generator
+    return Encoding(plain), replace(generator, schema=plain) if isinstance(generator, Copula) else generator
 
 
 class Decoder:
@@ -288,19 +289,27 @@ def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str)
     return SyntheticRows(rows, seed, source, encoding.width)
 
 
+def _rows_by_the_first_fit(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """Return the synthetic rows as the first sampler with a number drew them."""
+    if isinstance(generator, Copula):
+        generator = replace(generator, fitting=FIRST_FIT)
+    return independent_rows(encoding, generator, rows, seed)
+
+
 def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows as the last version without sampler numbers drew them."""
     if isinstance(generator, ClassGaussians):
         generator = replace(generator, root=eigenvector_root)
-    return independent_rows(encoding, generator, rows, seed)
+    return _rows_by_the_first_fit(encoding, generator, rows, seed)
 
 
-UNNUMBERED, INDEPENDENT, ROUNDED = 0, 1, 2
-"""The sampler of models without a sampler number, and the samplers of new releases."""
+UNNUMBERED, FIRST, ROUNDED, INDEPENDENT = 0, 1, 2, 3
+"""The sampler of models without a sampler number, the first with one, and the samplers of new releases."""
 SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {
     UNNUMBERED: _rows_by_eigenvectors,
-    INDEPENDENT: independent_rows,
+    FIRST: _rows_by_the_first_fit,
     ROUNDED: rounded_rows,
+    INDEPENDENT: independent_rows,
 }
 """Every sampler with published releases, by its number in `model.json`; 0 is the last version without numbers.
 

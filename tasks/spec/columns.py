@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
@@ -19,6 +20,9 @@ MOST_CATEGORIES = 100
 
 MOST_CATEGORIES_AT_ALL = 2_000
 """More are refused: every category is a coordinate, and measurements grow with the square of their number."""
+MOST_BREAKS = 500
+"""Each break makes one more cell of the column's histogram."""
+
 LARGEST_BOUND = 1e100
 """Summaries of a released table sum squares of its values, which must neither overflow nor vanish."""
 
@@ -69,6 +73,13 @@ class ColumnSpec(Section):
         description="The public range of a numeric, integer, date or timestamp column, which needs one. "
         "Values outside are clamped to the nearer bound.",
         json_schema_extra={"values": "`[lowest, highest]`"},
+    )
+    breaks: tuple[float, ...] = Field(
+        default=(),
+        description="Public cut points of a numeric, integer, date or timestamp column, in increasing order inside the "
+        "bounds, such as the ages at which other rules apply. A value at a break belongs to what lies above it. A "
+        "`copula` measures both sides apart as far as each holds enough rows; other generators do not use breaks.",
+        json_schema_extra={"values": "list of values"},
     )
     categories: tuple[LevelValue, ...] | None = Field(
         default=None,
@@ -123,6 +134,14 @@ class ColumnSpec(Section):
             _refuse_if_given(value, "bounds-kind", f"a {kind} column has no bounds", "remove the key")
             return None
         return _read_bounds(value, kind, info.data["timezone"] or "UTC")
+
+    @field_validator("breaks", mode="plain")
+    @classmethod
+    def _read_breaks(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
+        kind, bounds = info.data.get("kind"), info.data.get("bounds")
+        if kind in _NOMINAL:
+            _refuse_if_given(value or None, "breaks-kind", f"a {kind} column has no breaks", "remove the key")
+        return () if not bounds else _read_breaks(value, info.data["kind"], info.data["timezone"] or "UTC", bounds)
 
     @field_validator("categories", mode="plain")
     @classmethod
@@ -195,6 +214,7 @@ class ColumnSpec(Section):
         optional = {
             "timezone": (self.timezone or "UTC") if self.kind is Kind.TIMESTAMP else None,
             "bounds": [from_ticks(bound, self.kind) for bound in self.bounds] if self.bounds else None,
+            "breaks": [from_ticks(point, self.kind) for point in self.breaks] or None,
             "categories": list(self.categories) if self.categories else None,
             "other": self.other,
             "missing": self._missing_as_json(),
@@ -213,6 +233,7 @@ class ColumnSpec(Section):
             missing_level=self.missing == "category",
             impute=self.missing.impute if isinstance(self.missing, Impute) else None,
             timezone=self.timezone or "UTC",
+            breaks=self.breaks,
         )
 
     def _as_nominal(self) -> NominalColumn:
@@ -252,6 +273,17 @@ def _read_bounds(value: Any, kind: Kind, timezone: str) -> tuple[float, float]:
         hint = f"stay within {LARGEST_BOUND:g}, with a distance above {1 / LARGEST_BOUND:g}; use another unit"
         refuse("bounds-range", "the squares of these values exceed the range of floats", hint)
     return lower, upper
+
+
+def _read_breaks(value: Any, kind: Kind, timezone: str, bounds: tuple[float, float]) -> tuple[float, ...]:
+    hint = "write `breaks: [3, 15]`, in increasing order and inside the bounds"
+    if not isinstance(value, list | tuple) or len(value) > MOST_BREAKS:
+        refuse("breaks-shape", f"breaks are a list of at most {MOST_BREAKS} values", hint)
+    points = tuple(as_ticks(point, kind, timezone) for point in value)
+    for index, (before, point) in enumerate(pairwise((bounds[0], *points))):
+        if not before < point < bounds[1]:
+            refuse("breaks-order", f"the break {shown(value[index])} is not above the one before it, or outside", hint)
+    return points
 
 
 def _read_categories(value: Any) -> tuple[LevelValue, ...]:

@@ -14,13 +14,14 @@ import numpy as np
 
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.group_encoding import GroupedEncoding
-from dpcore.measurements.groups import group_columns, least_group_size
+from dpcore.measurements.groups import group_columns, grouping_of, least_group_size
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise.sources import public_generator
 from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import MISSING, Cells, Codes, RecordSchema
+from dpcore.synthesis.copula.fit_rule import FIT_RULE, FitRule
 from dpcore.synthesis.copula.max_entropy import TableLaw, fit_table_law
 from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
 from dpcore.synthesis.copula.ruled_columns import RuledColumns
@@ -39,7 +40,7 @@ def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: Gra
     columns = cells_of_schema(schema)
     width = event.layout.dimension - event.layout.heads
     groups = group_columns(marginals, columns, least=least_group_size(event, len(columns)), coordinates=width)
-    return GroupedEncoding(schema, groups, width)
+    return GroupedEncoding(schema, groups, width, room=grouping_of(marginals).room)
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__
@@ -48,6 +49,7 @@ class Copula:
 
     schema: RecordSchema
     moments: NoisyMoments
+    fitting: FitRule = FIT_RULE
 
     @property
     def projection(self) -> Projection:
@@ -73,7 +75,7 @@ class Copula:
 
     def law(self, seed: str) -> TableLaw:
         """Return the fitted law of rows of groups, and their classes."""
-        return fit_table_law(self.tables, public_generator(seed, "fitting"), self.rules)
+        return fit_table_law(self.tables, public_generator(seed, "fitting"), self.rules, self.fitting)
 
     @cached_property
     def rules(self) -> RuledColumns | None:

@@ -9,7 +9,6 @@ tables. Post-processing.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,42 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
+from dpcore.synthesis.copula.fit_rule import FIT_RULE, FitRule, weight_penalty
 from dpcore.synthesis.copula.pair_tables import PairTables
-from dpcore.synthesis.copula.pilot_rows import PilotRows
+from dpcore.synthesis.copula.pilot_rows import PILOT_ROWS, PilotRows
 from dpcore.synthesis.copula.rows_so_far import Singles
 from dpcore.synthesis.copula.ruled_columns import RuledColumns
-
-PILOT_ROWS = 16_384
-"""Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
-
-ITERATIONS, CURVATURES = 40, 10
-"""Iterations of the optimiser (L-BFGS), and the size of its memory."""
-
-RULED_ITERATIONS = 200
-"""Iterations where rules forbid groups: the coordinates are whitened for a law without rules."""
-
-SURE = 2.0
-"""Standard deviations by which a pair's spread must exceed the spread of its noise."""
-
-LEAST_SHARE = 1e-6
-
-FORBIDDEN_RIDGE = 1e-3
-"""Penalty on the offset of a group, per share, where rules forbid groups: they may leave it less than its share."""
-
-LEAST_PENALTY = 1 / PILOT_ROWS
-"""Lower bound of penalties: even without noise, pilot rows may lack a combination, and weights must stay finite."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreWeights:
-    """Linear scores of a column's groups: a slope per earlier indicator and group, and an offset per group."""
-
-    slopes: Floats
-    offsets: Floats
-
-    def scores(self, indicators: Singles) -> Singles:
-        """Return the scores of every row."""
-        return indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
+from dpcore.synthesis.copula.softmax_fit import LEAST_SHARE, ScoreWeights, fit_weights, largest_in_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +72,12 @@ class TableLaw:
         return groups, classes
 
 
-def fit_table_law(tables: PairTables, generator: np.random.Generator, rules: RuledColumns | None = None) -> TableLaw:
+def fit_table_law(
+    tables: PairTables,
+    generator: np.random.Generator,
+    rules: RuledColumns | None = None,
+    rule: FitRule = FIT_RULE,
+) -> TableLaw:
     """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before.
 
     Where rules forbid groups to a row, the law is fitted as it will be drawn: without them.
@@ -113,7 +87,7 @@ def fit_table_law(tables: PairTables, generator: np.random.Generator, rules: Rul
     pilot = PilotRows(generator.permutation(_proportional_classes(weights, PILOT_ROWS)), sizes, rules)
     laws = []
     with threadpool_limits(1):  # many small products: more threads are slower
-        fitter = _ColumnFitter(tables)
+        fitter = _ColumnFitter(tables, rule)
         for index in range(len(sizes)):
             base = pilot.base(index, generator)
             law = fitter.fit_column(index, pilot.classes, pilot.earlier, base)
@@ -126,8 +100,8 @@ def fit_table_law(tables: PairTables, generator: np.random.Generator, rules: Rul
 class _ColumnFitter:
     """Fits the laws of single columns to the measured tables."""
 
-    def __init__(self, tables: PairTables) -> None:
-        self._tables, self._weights = tables, tables.weights
+    def __init__(self, tables: PairTables, rule: FitRule) -> None:
+        self._tables, self._weights, self._rule = tables, tables.weights, rule
         self._edges = np.cumsum([0, *(share.shape[1] for share in tables.shares)])
         self._joint = np.hstack([self._weights[:, None] * share for share in tables.shares])  # of class and group
         self._shares = np.maximum(self._joint.sum(axis=0), LEAST_SHARE)
@@ -142,7 +116,7 @@ class _ColumnFitter:
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
-        common = _fit_weights(
+        common = fit_weights(
             indicators,
             targets + np.outer(mean, shares),
             shares,
@@ -150,6 +124,7 @@ class _ColumnFitter:
             base,
             is_whole=True,
             is_ruled=base is not None,
+            share_rounds=self._rule.share_rounds,
         )
         scores = common.scores(indicators)
         by_class: list[ScoreWeights | None] = []
@@ -175,12 +150,12 @@ class _ColumnFitter:
     def _label_penalty(self, index: int) -> Floats:
         expected = np.outer(self._weights, self._shares[self._place(index)])
         variance = float(self._tables.variances[index]) / self._tables.total**2
-        return _penalty(self._label_excess(index), expected, variance)
+        return weight_penalty(self._label_excess(index), expected, variance, self._rule)
 
     def _pair_penalty(self, first: int, second: int) -> Floats:
         a, b = self._place(first), self._place(second)
         variance = len(self._weights) * self._tables.excess_variance
-        return _penalty(self._pooled[a, b], np.outer(self._shares[a], self._shares[b]), variance)
+        return weight_penalty(self._pooled[a, b], np.outer(self._shares[a], self._shares[b]), variance, self._rule)
 
     def _class_weights(
         self, k: int, index: int, earlier: Singles, scores: Singles, *, is_ruled: bool
@@ -197,13 +172,14 @@ class _ColumnFitter:
         variance = self._tables.excess_variance / share**2
         penalties = np.vstack(
             [
-                _penalty(residual[a], np.outer(np.maximum(mean[a], LEAST_SHARE), shares), variance)
+                weight_penalty(residual[a], np.outer(np.maximum(mean[a], LEAST_SHARE), shares), variance, self._rule)
                 for a in (self._place(b) for b in range(index))
             ]
         )
         if not np.isfinite(penalties).any():
             return None
-        return _fit_weights(earlier, targets, shares, penalties, scores, is_ruled=is_ruled)
+        rounds = self._rule.share_rounds
+        return fit_weights(earlier, targets, shares, penalties, scores, is_ruled=is_ruled, share_rounds=rounds)
 
     def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
         """Return the shares of a column's groups in class k: the measured ones, shrunk towards the common law's.
@@ -216,129 +192,10 @@ class _ColumnFitter:
         return common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
 
 
-def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
-    """Return the penalty on the weight of each pair of groups: the ratio of the table's noise to its excess spread.
-
-    The penalty is infinite, which excludes the weights, if noise explains the whole spread.
-    """
-    rows, columns = excess.shape
-    free = max((rows - 1) * (columns - 1), 1)
-    noise = variance * free / (rows * columns)
-    allowed = noise * rows * columns * (1 + SURE * math.sqrt(2 / free))
-    spread = (float((excess**2).sum()) - allowed) / max(float((expected**2).sum()), 1e-300)
-    if spread <= 0:
-        return np.full(excess.shape, np.inf)
-    penalty: Floats = np.maximum(noise / spread / expected, LEAST_PENALTY)
-    return penalty
-
-
-def _fit_weights(
-    indicators: Singles,
-    targets: Floats,
-    shares: Floats,
-    penalties: Floats,
-    base: Singles | None = None,
-    *,
-    is_whole: bool = False,
-    is_ruled: bool = False,
-) -> ScoreWeights:
-    """Fit the weights of the softmax law whose expected tables match the targets, up to the penalties.
-
-    Minimises the convex mean log-sum-exp, minus the linear part of the targets, plus half the penalties times squared
-    weights. `base` are scores to which the weights add; under weights that are the whole law, they only say what
-    rules leave of the groups. Whitened coordinates make few iterations sufficient, without rules.
-    """
-    shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
-    used = np.isfinite(penalties).all(axis=1)
-    whole = base is None or is_whole
-    slopes, start = np.zeros(targets.shape), np.log(shares) if whole else np.zeros(len(shares))
-    if not used.any() and base is None:
-        return ScoreWeights(slopes, start)
-    ridge = FORBIDDEN_RIDGE if is_ruled else 0.0
-    problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start, ridge)
-    slopes[used], offsets = problem.solve()
-    return ScoreWeights(slopes, offsets)
-
-
-class _SoftmaxFit:
-    """One convex fit, in whitened coordinates."""
-
-    def __init__(
-        self,
-        indicators: Singles,
-        targets: Floats,
-        shares: Floats,
-        penalties: Floats,
-        base: Singles | None,
-        start: Floats,
-        offset_ridge: float = 0.0,
-    ) -> None:
-        self._offset_ridge = offset_ridge * shares
-        self._shares, self._penalties, self._base, self._start = shares, penalties, base, start
-        self._mean = indicators.mean(axis=0, dtype=np.float64)
-        covariance = (indicators.T @ indicators).astype(np.float64) / len(indicators)
-        covariance -= np.outer(self._mean, self._mean)
-        ridge = np.median(penalties / shares, axis=1) + 1e-3 * np.maximum(self._mean, 1e-4)
-        self._white = np.linalg.cholesky(np.linalg.inv(covariance + np.diag(ridge)))
-        self._scale = 1 / np.sqrt(shares)
-        centred = indicators - self._mean.astype(np.float32)
-        self._points: Singles = centred @ self._white.astype(np.float32)
-        self._targets = self._white.T @ (targets - np.outer(self._mean, shares))
-
-    def solve(self) -> tuple[Floats, Floats]:
-        """Return the fitted slopes and offsets in the original coordinates."""
-        from scipy.optimize import minimize
-
-        size = (self._points.shape[1] + 1) * len(self._shares)
-        iterations = RULED_ITERATIONS if self._offset_ridge.any() else ITERATIONS
-        options = {"maxiter": iterations, "maxcor": CURVATURES}
-        found = minimize(self._objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
-        slopes, offsets = self._unpack(found)
-        slopes = self._white @ slopes
-        return slopes, offsets - self._mean @ slopes
-
-    def _unpack(self, variables: Floats) -> tuple[Floats, Floats]:
-        """Return the slopes and offsets in whitened coordinates."""
-        scaled = variables.reshape(-1, len(self._shares)) * self._scale
-        return scaled[:-1], scaled[-1] + self._start
-
-    def _objective(self, variables: Floats) -> tuple[float, Floats]:
-        """Return the penalised objective and its gradient."""
-        slopes, offsets = self._unpack(variables)
-        scores = self._points @ slopes.astype(np.float32) + offsets.astype(np.float32)
-        if self._base is not None:
-            scores += self._base
-        top = largest_in_rows(scores)
-        scores -= top
-        np.exp(scores, out=scores)
-        sums = scores.sum(axis=1, keepdims=True)
-        entropy = float(np.log(sums, dtype=np.float64).mean() + top.mean(dtype=np.float64))
-        scores /= sums
-        plain = self._white @ slopes
-        pulled = self._penalties * plain
-        gained = float((self._targets * slopes).sum() + self._shares @ offsets)
-        value = entropy - gained + float((pulled * plain).sum()) / 2
-        by_slope = (self._points.T @ scores).astype(np.float64) / len(scores) - self._targets + self._white.T @ pulled
-        by_offset = scores.mean(axis=0, dtype=np.float64) - self._shares
-        if self._offset_ridge.any():
-            moved = offsets - self._start
-            value += float((self._offset_ridge * moved**2).sum()) / 2
-            by_offset += self._offset_ridge * moved
-        return value, (np.vstack([by_slope, by_offset]) * self._scale).ravel()
-
-
 def _proportional_classes(weights: Floats, rows: int) -> Codes:
     """Return classes for this many rows in proportion to their shares, without randomness."""
     edges = np.round(np.concatenate([[0.0], np.cumsum(weights)]) * rows).astype(np.int64)
     return np.repeat(np.arange(len(weights)), np.diff(edges))
-
-
-def largest_in_rows(scores: Singles) -> Singles:
-    """Return the largest score of each row, as a column; `max` takes short rows one by one, which is far slower."""
-    largest = scores[:, :1].copy()
-    for column in range(1, scores.shape[1]):
-        np.maximum(largest, scores[:, column : column + 1], out=largest)
-    return largest
 
 
 def _softmax(scores: Singles) -> Singles:

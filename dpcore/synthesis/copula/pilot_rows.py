@@ -12,6 +12,9 @@ from dpcore.records.schema import Cells, Codes, Floats
 from dpcore.synthesis.copula.rows_so_far import Singles
 from dpcore.synthesis.copula.ruled_columns import AllowedGroups, RuledColumns
 
+PILOT_ROWS = 16_384
+"""Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
+
 
 class PilotRows:
     """Classes, indicators of groups and, where rules need them, values."""

@@ -15,7 +15,7 @@ from support.dpcore.strategies import as_cells, rows_of, schema_with
 
 from dpcore.accounting import Rho
 from dpcore.measure import ReleasedVector, measure_vector
-from dpcore.measurements.group_encoding import ROOM, GroupedEncoding, contrasts
+from dpcore.measurements.group_encoding import GroupedEncoding, contrasts
 from dpcore.measurements.groups import group_columns
 from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.base import UNIT
@@ -28,7 +28,7 @@ from dpcore.records.schema import MISSING, Cells, IntervalColumn, Kind, Neighbou
 from dpcore.synthesis.copula.generator import cells_of_schema
 
 SCHEMA = schema_with(target=True, label=True)
-WIDTH = 40
+WIDTH, ROOM = 40, 1.0
 Blocks = NDArray[np.object_]
 
 
@@ -50,7 +50,7 @@ def encoding_of(
 ) -> GroupedEncoding:
     marginals = marginals_of(schema, cells, rho, seed)
     groups = group_columns(marginals, cells_of_schema(schema), least=least, coordinates=width)
-    return GroupedEncoding(schema, groups, width)
+    return GroupedEncoding(schema, groups, width, room=ROOM)
 
 
 def people(rows: int, seed: int) -> Cells:
@@ -245,9 +245,9 @@ def test_columns_of_one_group_take_no_coordinate() -> None:
 def test_groups_that_need_more_coordinates_than_were_planned_are_refused() -> None:
     groups = ENCODINGS["clear"].groups
     needed = sum(column.size - 1 for column in groups)
-    GroupedEncoding(SCHEMA, groups, needed)
+    GroupedEncoding(SCHEMA, groups, needed, room=ROOM)
     with pytest.raises(ValueError, match=f"{needed} coordinates"):
-        GroupedEncoding(SCHEMA, groups, needed - 1)
+        GroupedEncoding(SCHEMA, groups, needed - 1, room=ROOM)
 
 
 def test_classes_are_those_of_the_label() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,16 +17,21 @@ from support.dpcore.samplers import generator
 from dpcore.accounting import Rho
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.measurements.groups import (
-    MOST_GROUPS,
+    FEW_CELLS,
+    GROUPING,
+    GROUPINGS,
     ColumnGroups,
+    Grouping,
     Histogram,
     _group_column,
     _group_count,
     group_columns,
+    histograms_of,
     least_group_size,
 )
 from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.gaussian import GAUSSIAN
+from dpcore.mechanisms.queries import query_from_json
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.binning import UNCOUNTED, ColumnCells
@@ -35,6 +41,7 @@ from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, IntervalColum
 NUMBER = IntervalColumn(name="number", kind=Kind.NUMERIC, lower=0.0, upper=1000.0)
 MAYBE = IntervalColumn(name="maybe", kind=Kind.INTEGER, lower=0.0, upper=50.0, missing_level=True)
 LEVELS = NominalColumn(name="level", kind=Kind.CATEGORICAL, levels=tuple("abcdefgh"))
+RULE = GROUPINGS[GROUPING]
 EXACT, LOUD = Rho(Fraction(10**6)), Rho(Fraction(1, 100))
 """Noise of a thousandth of a unit, and of tens of units."""
 
@@ -113,13 +120,13 @@ def test_ranges_hold_at_least_so_many_units_each(least: float) -> None:
     values = skewed(20_000)
     groups = grouped(NUMBER, values, least=least)
     assert held(groups, values).min() >= least - 1
-    assert 2 <= groups.size <= MOST_GROUPS + 2
+    assert 2 <= groups.size <= RULE.most_groups(np.full(200, 100.0), least) + 2
 
 
 def test_ranges_are_neighbours_in_the_order_of_their_values() -> None:
     groups = grouped(NUMBER, skewed(20_000))
     assert (np.diff(groups.group) >= 0).all()
-    assert groups.size >= MOST_GROUPS - 1
+    assert groups.size >= RULE.most_groups(np.full(200, 100.0), 100.0) - 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -129,6 +136,54 @@ def test_under_loud_noise_groups_still_hold_most_of_what_they_must(seed: int) ->
     groups = grouped(NUMBER, values, least=least, rho=LOUD, seed=seed)
     assert (held(groups, values) >= least - 4 * np.sqrt(groups.variances)).all()
     assert groups.size > 3
+
+
+@pytest.mark.parametrize("noise", [5.0, 50.0])
+@pytest.mark.parametrize("units", [2_000.0, 40_000.0, 10**6])
+def test_the_number_of_groups_has_the_least_expected_error(units: float, noise: float) -> None:
+    """What happens inside groups costs a multiple of 1 / groups, and the noise costs groups² noise / units."""
+    best = RULE.most_groups(np.full(100, units / 100), 3.0 * noise)
+
+    def error(groups: float) -> float:
+        return 1.25**3 * 2 / groups + groups**2 * noise / units  # the multiple at which 1.25 cube roots are best
+
+    assert best == 2 or error(best) <= min(error(best - 1), error(best + 1)) * (1 + 1e-3)
+
+
+def test_a_column_with_few_cells_may_keep_every_one() -> None:
+    few = IntervalColumn(name="few", kind=Kind.INTEGER, lower=1.0, upper=float(FEW_CELLS))
+    values = np.repeat(np.arange(1.0, FEW_CELLS + 1), 300)
+    assert grouped(few, values, least=250.0).size == FEW_CELLS
+
+
+def test_the_first_rule_stays_as_it_published() -> None:
+    assert GROUPINGS[1] == Grouping(room=1.0, constant=10)
+    now = released([NUMBER], {"number": skewed(20_000)})
+    first = replace(now, event=replace(now.event, query=replace(histograms_of(now), grouping=1)))
+    assert now.event.query.as_json()["grouping"] == GROUPING
+    assert "grouping" not in first.event.query.as_json()
+    assert query_from_json(first.event.query.as_json()) == first.event.query
+    assert query_from_json(now.event.query.as_json()) == now.event.query
+    old, new = (group_columns(m, [ColumnCells(NUMBER)], least=20.0, coordinates=1000)[0].size for m in (first, now))
+    assert old <= 11
+    assert new > 14
+
+
+def test_groups_end_at_public_breaks() -> None:
+    cut = replace(NUMBER, breaks=(123.4, 700.5))
+    values = np.concatenate([skewed(20_000), np.linspace(120.0, 126.0, 500), np.linspace(690.0, 720.0, 2000)])
+    groups = grouped(cut, values, least=100.0)
+    for point in cut.breaks:
+        below, above = groups.codes({"number": np.array([np.nextafter(point, 0.0), point])})
+        assert below + 1 == above
+
+
+def test_a_break_with_too_few_units_beyond_it_parts_nothing() -> None:
+    cut = replace(NUMBER, breaks=(5.0, 900.0))
+    values = np.concatenate([generator(8).uniform(10.0, 890.0, 5000), [950.0, 960.0, 1.0]])
+    groups = grouped(cut, values, least=100.0)
+    assert held(groups, values).min() >= 99
+    assert groups.codes({"number": np.array([880.0, 950.0])}).tolist() == [groups.size - 1] * 2
 
 
 def test_a_level_with_enough_units_stands_alone_and_the_rest_together() -> None:
@@ -167,7 +222,8 @@ def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column
     cells = ColumnCells(column)
     counts = data.draw(hnp.arrays(np.float64, cells.count, elements=st.floats(-50.0, 2000.0)))
     histogram = Histogram(counts, data.draw(st.floats(0.001, 40.0)), data.draw(st.none() | st.floats(1.0, 400.0)))
-    assert _group_count(cells, histogram, least) == _group_column(cells, histogram, least).size
+    for rule in GROUPINGS.values():
+        assert _group_count(cells, histogram, rule, least) == _group_column(cells, histogram, rule, least).size
 
 
 def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:

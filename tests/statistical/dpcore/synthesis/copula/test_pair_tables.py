@@ -61,7 +61,7 @@ def encoded(
     event = HISTOGRAM_GAUSSIAN.calibrate(query, R1, Rho(rho))
     marginals = measure_vector(PrivateVector(query, exact), event, SeededNoise(seed))
     groups = group_columns(marginals, cells_of_schema(schema), least=20.0, coordinates=width)
-    return GroupedEncoding(schema, groups, width)
+    return GroupedEncoding(schema, groups, width, room=1.0)
 
 
 def estimated(
