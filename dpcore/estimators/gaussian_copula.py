@@ -90,7 +90,10 @@ class GaussianCopula(SamplingEstimator):
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
-        """Return synthetic rows within the bounds, with labels if `fit` had them."""
+        """Return synthetic rows within the bounds, with labels if `fit` had them.
+
+        The rows of one call are drawn together, so that their tables keep close to the model's.
+        """
         seed = self._sampling_seed(n)
         cells = synthetic_rows(Encoding(self.plan_.schema), self.copula_, n, seed).cells()
         rows = np.column_stack([self._values(i, cells[feature_name(i)]) for i in range(self.n_features_in_)])

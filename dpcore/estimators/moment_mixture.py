@@ -115,7 +115,10 @@ class MomentMixture(SamplingEstimator):
         return privacy_statement(self.plan_.events, delta=exact_delta(self.delta), neighbours=self.neighbours)
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
-        """Return synthetic rows within the bounds, with labels or targets if `fit` had them."""
+        """Return synthetic rows within the bounds, with labels or targets if `fit` had them.
+
+        The rows of one call are drawn together, so that class sizes and means keep close to the model's.
+        """
         seed = self._sampling_seed(n)
         mixture = ClassGaussians(self._noisy_moments(), self.projection_)
         cells = synthetic_rows(self.encoding_, mixture, n, seed).cells()
