@@ -10,8 +10,10 @@ scaled to [-1, 1] and indicators of categories.
 The generator's constants (groups, coordinates, shares of the budget, radius, tails: dpcore.measurements.groups,
 dpcore.measurements.within_group, dpcore.measurements.group_encoding, dpcore.planning.copula_plan,
 dpcore.planning.allocation) were chosen on training rows of bank_marketing, acs_nist and credit_default, a quarter
-of them held out. Adult's figures were looked at during development, and one finding, too few groups under pure
-noise, led to histograms that agree on their total; no constant was chosen by them.
+of them held out, and those of rounded rows (dpcore.synthesis.copula.group_draws, dpcore.synthesis.copula.pair_balance)
+on the laws of one release each of bank_marketing and credit_default. Adult's figures were looked at during
+development, and one finding, too few groups under pure noise, led to histograms that agree on their total; no constant
+was chosen by them.
 """
 
 from __future__ import annotations

@@ -13,6 +13,12 @@ from dpcore.synthesis.copula.rows_so_far import RowsSoFar, Singles
 from dpcore.synthesis.copula.whole_chances import chance_edges
 from dpcore.synthesis.even_points import new_words
 
+LEADING = 4
+"""How many earlier columns order the rows of a chunk: those on which the column depends most."""
+
+BALANCED = 24
+"""With how many earlier columns a column is balanced: in wide tables those on which it depends most."""
+
 MOST_KEYS = 1 << 38
 """The largest number of different keys that an order can tell apart."""
 
@@ -20,23 +26,25 @@ MOST_KEYS = 1 << 38
 def draw_groups(
     rows: RowsSoFar,
     scores: Singles,
-    leading: Sequence[int],
+    nearest: Sequence[int],
     generator: np.random.Generator,
     allowed: NDArray[np.bool_] | None = None,
 ) -> Codes:
     """Draw the next column's groups, add them to the rows, and return the order along which they were spread.
 
     Every row's probabilities are the softmax of its scores, of shape (rows, groups), among the groups that are
-    allowed to it. The order puts rows together that are alike in class and in the leading earlier columns; its even
-    blocks are drawn one after the other (`pair_balance`).
+    allowed to it. `nearest` are the earlier columns, those first on which this one depends most. The order puts rows
+    together that are alike in class and in the first of them; its even blocks are drawn one after the other
+    (`pair_balance`).
     """
-    order = order_of_rows(rows, leading, generator)
+    order = order_of_rows(rows, nearest[:LEADING], generator)
     blocks = even_blocks(len(order))
     sequence = order[np.concatenate(blocks)]
     mass = masses_of(scores[sequence])
     if allowed is not None:
         mass *= allowed[sequence].T
-    balance = PairBalance(rows.known[sequence], chance_edges(mass), rows.drawn)
+    balanced = nearest[:BALANCED]
+    balance = PairBalance(rows.known(balanced)[sequence], chance_edges(mass), rows.class_count, len(balanced))
     groups, start = np.empty_like(sequence), 0
     for block in blocks:
         mine = slice(start, start + len(block))
@@ -44,6 +52,19 @@ def draw_groups(
         start += len(block)
     rows.add(groups)
     return order
+
+
+def by_dependence(slopes: Floats, shares: Sequence[Floats]) -> list[int]:
+    """Return the earlier columns by the spread of their slopes over their groups' shares, the largest first.
+
+    `slopes` has a row for each group of the earlier columns.
+    """
+    spreads, start = [], 0
+    for share in shares:
+        part = slopes[start : start + len(share)]
+        spreads.append(float((share @ (part - share @ part) ** 2).sum()))
+        start += len(share)
+    return sorted(range(len(spreads)), key=lambda column: (-spreads[column], column))
 
 
 def order_of_rows(rows: RowsSoFar, leading: Sequence[int], generator: np.random.Generator) -> Codes:

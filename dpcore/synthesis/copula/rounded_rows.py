@@ -19,7 +19,7 @@ import numpy as np
 
 from dpcore.measurements.groups import ColumnGroups
 from dpcore.records.schema import MISSING, Cells, Codes, Floats, RecordSchema
-from dpcore.synthesis.copula.group_draws import draw_groups
+from dpcore.synthesis.copula.group_draws import by_dependence, draw_groups
 from dpcore.synthesis.copula.max_entropy import ColumnLaw, TableLaw
 from dpcore.synthesis.copula.rows_so_far import RowsSoFar, Singles
 from dpcore.synthesis.copula.ruled_columns import AllowedGroups, RuledColumns
@@ -27,9 +27,6 @@ from dpcore.synthesis.even_points import Chunk, Words, even_classes, to_unit
 
 SCORE_GRID = 2.0**-12
 """Unit of scores: finer than any noise, and coarse enough for exact sums in single precision."""
-
-LEADING = 4
-"""How many earlier columns order the rows of a chunk: those on which the column depends most."""
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__
@@ -56,18 +53,12 @@ class ColumnScores:
         return found
 
     @cached_property
-    def leading(self) -> list[int]:
-        """The earlier columns on which this one depends most, by the spread of their slopes."""
+    def nearest(self) -> list[int]:
+        """The earlier columns, those first on which this one depends most."""
         slopes = sum(
             weight * mine.astype(np.float64) for weight, (mine, _) in zip(self.weights, self.by_class, strict=True)
         )
-        spreads, start = [], 0
-        for share in self.shares:
-            part = np.asarray(slopes)[start : start + len(share)]
-            spreads.append(float((share @ (part - share @ part) ** 2).sum()))
-            start += len(share)
-        order = sorted(range(len(spreads)), key=lambda c: (-spreads[c], c))
-        return [c for c in order[:LEADING] if spreads[c] > 0]
+        return by_dependence(np.asarray(slopes), self.shares)
 
     def scores(self, rows: RowsSoFar) -> Singles:
         """Return the score of each group for every row, given its class and earlier groups: (rows, groups)."""
@@ -114,7 +105,7 @@ class RoundedTable:
             scores, allowed = column.scores(rows), self._allowed(rows)
             if allowed is not None:
                 scores += _on_grid(allowed.scores)[allowed.contexts]
-            order = draw_groups(rows, scores, column.leading, generator)
+            order = draw_groups(rows, scores, column.nearest, generator)
             points = _even_in_groups(rows, order, chunk.even_words(start), generator)
             self._add_values(rows, points, allowed)
         mixed, cells = generator.permutation(chunk.rows), self._with_label(rows)

@@ -19,7 +19,7 @@ class RowsSoFar:
 
     def __init__(self, classes: Codes, class_count: int, sizes: Sequence[int]) -> None:
         self.classes, self.sizes = classes, tuple(sizes)
-        self._class_count, self._width = class_count, class_count
+        self.class_count, self._width = class_count, class_count
         self._edges = np.searchsorted(classes, np.arange(class_count + 1))  # class k lies between edges k and k + 1
         self._indicators = np.zeros((len(classes), sum(sizes)), dtype=np.float32)
         self._flags = np.zeros((len(classes), class_count + sum(sizes)), dtype=np.uint8)
@@ -32,12 +32,16 @@ class RowsSoFar:
     @property
     def earlier(self) -> Singles:
         """The indicators of the groups so far."""
-        return self._indicators[:, : self._width - self._class_count]
+        return self._indicators[:, : self._width - self.class_count]
 
-    @property
-    def known(self) -> Flags:
-        """The indicators of the classes and of the groups so far."""
-        return self._flags[:, : self._width]
+    def known(self, columns: Sequence[int]) -> Flags:
+        """The indicators of the classes and of the groups of some of the columns so far."""
+        if len(columns) == self.drawn:
+            return self._flags[:, : self._width]
+        edges = self.class_count + np.cumsum([0, *self.sizes])
+        places = [np.arange(edges[column], edges[column + 1]) for column in columns]
+        found: Flags = self._flags[:, np.concatenate([np.arange(self.class_count), *places])]
+        return found
 
     def by_class(self) -> list[tuple[int, slice]]:
         """The classes with rows, and where their rows are."""
@@ -47,7 +51,7 @@ class RowsSoFar:
         """Add a column's groups."""
         rows = np.arange(len(groups))
         self.groups[:, self.drawn] = groups
-        self._indicators[rows, self._width - self._class_count + groups] = 1.0
+        self._indicators[rows, self._width - self.class_count + groups] = 1.0
         self._flags[rows, self._width + groups] = 1
         self._width += self.sizes[self.drawn]
         self.drawn += 1

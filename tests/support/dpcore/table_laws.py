@@ -44,7 +44,7 @@ def drawn_rows(law: TableLaw, classes: np.ndarray, generator: np.random.Generato
     rows = RowsSoFar(classes, len(law.weights), law.sizes)
     for index, column in enumerate(law.columns):
         scores = ColumnScores(column, law.weights, law.shares[:index])
-        draw_groups(rows, scores.scores(rows), scores.leading, generator)
+        draw_groups(rows, scores.scores(rows), scores.nearest, generator)
     return rows
 
 

@@ -324,6 +324,21 @@ def moved(table: pa.Table, part_of_range: float) -> pa.Table:
     return table.set_column(0, table.schema.field("age"), pa.array(ages))
 
 
+def test_independent_rows_are_released_by_the_first_sampler_and_drawn_again(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "apart")
+    workspace.create()
+    (workspace.root / "release.yaml").write_text(SPEC + "model: {sampling: independent}\n")
+    land_rows(workspace.root, "2026-01")
+    release(workspace, "2026-01")
+    given = hand_over(workspace, tmp_path / "given")
+    assert json.loads((given.bundle() / "model.json").read_text())["sampler"] == 1
+    assert set(outcomes(given).values()) == {"holds"}
+    restate(lambda record: record["model"].update(sampling="rounded"))(given)
+    republish(given, signing_key(workspace.keys))
+    found = outcomes(given)
+    assert (found["model"], found["plan"]) == ("broken", "broken"), "rows of one kind are not said to be of the other"
+
+
 def test_rows_of_other_libraries_may_differ_by_rounding_alone(given: Given, key: SigningKey) -> None:
     elsewhere(given)
     forger = Forger(given.bundle())

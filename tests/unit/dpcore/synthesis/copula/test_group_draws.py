@@ -9,7 +9,7 @@ import pytest
 from support.dpcore.samplers import generator
 from support.dpcore.table_laws import drawn_rows, exact_shares, table_law
 
-from dpcore.synthesis.copula.group_draws import draw_groups
+from dpcore.synthesis.copula.group_draws import BALANCED, by_dependence, draw_groups
 from dpcore.synthesis.copula.max_entropy import TableLaw
 from dpcore.synthesis.copula.pair_balance import even_blocks
 from dpcore.synthesis.copula.rows_so_far import RowsSoFar
@@ -103,6 +103,28 @@ def test_tiny_tables_and_many_classes_are_drawn(count: int) -> None:
     rows = drawn_rows(law, np.sort(generator(count).integers(0, 40, count)), generator(2))
     assert rows.groups.shape == (count, 3)
     assert not rows.groups[:, 1].any()
+
+
+def test_in_a_wide_table_a_column_is_balanced_with_those_on_which_it_depends_most() -> None:
+    rows = RowsSoFar(np.array([0, 0, 1]), 2, [2, 3, 1, 2])
+    for groups in ([0, 1, 1], [2, 0, 1], [0, 0, 0]):
+        rows.add(np.array(groups))
+    assert rows.known([2, 0, 1]).tolist() == [
+        [1, 0, 1, 0, 0, 0, 1, 1],
+        [1, 0, 0, 1, 1, 0, 0, 1],
+        [0, 1, 0, 1, 0, 1, 0, 1],
+    ]
+    assert rows.known([1]).tolist() == [[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [0, 1, 0, 1, 0]]
+    slopes = np.array([[1.0, -1], [0, 0], [0, 5], [0, 5], [0, 5], [3, 3]])
+    assert by_dependence(slopes, [np.array([0.5, 0.5]), np.array([0.2, 0.3, 0.5]), np.ones(1)]) == [0, 1, 2]
+    assert by_dependence(slopes[1:], [np.array([0.9, 0.1]), np.array([0.5, 0.5]), np.ones(1)]) == [0, 1, 2]
+    assert by_dependence(slopes[::-1], [np.array([0.9, 0.1]), np.array([0.5, 0.5]), np.array([0.5, 0.5])]) == [0, 2, 1]
+
+
+def test_shares_of_a_wide_table_are_close_to_the_laws() -> None:
+    law = table_law([[0.7, 0.3]] * (BALANCED + 6), strength=0.0)
+    rows = drawn_rows(law, np.zeros(2000, dtype=np.int64), generator(6))
+    assert np.abs(rows.groups.sum(axis=0) - 600).max() < 6, "independent columns would differ by 20, and some by 50"
 
 
 def test_a_single_column_of_one_class_has_its_shares_up_to_a_row() -> None:
