@@ -161,6 +161,22 @@ def test_rows_that_are_drawn_again_follow_the_law_of_their_class_given_the_rules
     assert (np.abs(shares_of(drawn.cells) - due) <= SIGMAS * np.sqrt(due / rows) + 1e-9).all()
 
 
+def test_a_row_is_replaced_by_one_of_its_class_and_a_row_that_obeys_stays():
+    schema = RecordSchema(COLUMNS, rules_of(["b > 0 OR k = 'u'"], COLUMNS))
+
+    def propose(classes: Codes, rng: np.random.Generator) -> DrawnRows:
+        groups = rng.integers(0, 2, (len(classes), 3))
+        return DrawnRows(groups, {"a": groups[:, 0], "b": groups[:, 1] * 1.0, "c": groups[:, 2], "k": classes})
+
+    rng = generator(9)
+    before = propose(rng.integers(0, 3, 5000), rng)
+    after = redraw_broken(before, schema, propose, rng)
+    obeyed = ~broken_rows(schema.rules, before.cells)
+    np.testing.assert_array_equal(after.cells["k"], before.cells["k"])
+    np.testing.assert_array_equal(after.points[obeyed], before.points[obeyed])
+    np.testing.assert_array_equal(after.points[:, 1], after.cells["b"])
+
+
 @pytest.mark.parametrize("sampling", ["rounded", "independent"])
 def test_a_chunk_is_the_same_whenever_it_is_drawn(sampling: str):
     rows = synthetic("rows without a legal continuation", 70_000, sampling)
