@@ -241,6 +241,23 @@ def test_a_law_that_is_fitted_under_rules_has_the_measured_tables_and_breaks_non
     assert np.abs(table - due).max() < 0.006
 
 
+def test_a_law_is_fitted_although_some_rows_have_no_legal_continuation():
+    """What the first two columns are decides the third, and two rules may leave it nothing."""
+    columns: tuple[Column, ...] = (levels("a", "n", "y"), levels("b", "n", "y"), levels("c", "s", "t"))
+    schema = RecordSchema(columns, rules_of(["c = 's' OR a = 'n'", "c = 't' OR b = 'n'"], columns))
+    dice, rows = generator(4), 100_000
+    kind = dice.choice(4, rows, p=[0.3, 0.2, 0.3, 0.2])  # a and b are never both y
+    a, b, c = (np.array(values)[kind] for values in ([1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 1]))
+    rules = RuledColumns.of(schema, groups_of(columns))
+    assert rules is not None
+    law = RuledLaw(fit_table_law(exact_tables([a, b, c], (2, 2, 2)), generator(5), rules), rules)
+    rng, classes = generator(6), np.zeros(rows, dtype=np.int64)
+    found = redraw_broken(law.propose(classes, rng), schema, law.propose, rng)
+    assert not broken_rows(schema.rules, found.cells).any()
+    for name, values in (("a", a), ("b", b), ("c", c)):
+        assert np.mean(found.cells[name]) == pytest.approx(values.mean(), abs=0.02), name
+
+
 def test_values_within_groups_keep_their_shares_where_a_rule_favours_some_of_them():
     """An end is never before its beginning, and most often close to it: ends must not pile up late in their groups."""
     columns: tuple[Column, ...] = (whole("start", 0, 99), whole("end", 0, 99))
