@@ -101,7 +101,7 @@ def row_faults(bundle: RecomputedBundle) -> list[str]:
 
 
 def rule_faults(bundle: RecomputedBundle) -> list[str]:
-    """Where a released row breaks a rule of the record's specification; rows of projected points state no columns."""
+    """Where a released row breaks a rule of the record's specification; of projected points, the row behind them."""
     return [
         f"{found.broken} of {found.rows} rows break a rule of its specification"
         for found in bundle.tables

@@ -86,6 +86,7 @@ def read_table(
     Raises: BrokenError for a table whose layout is not that of these rows.
     """
     rows, schema, found = rebuilt.rows(), form.schema, TablePass(form, TableSummary(rebuilt.encoding))
+    rules = rebuilt.schema.rules
     found.rules = rules_effect_of(rows, rebuilt.sampler, rebuilt.encoding, rebuilt.moments, rebuilt.projection)
     chosen = _chunks_to_redraw(rows, sample if rebuilt.spec.model.publishes_original else None)
 
@@ -95,12 +96,13 @@ def read_table(
         if form.projection is None:
             cells = cells_of(batch, schema)
             counted.add(cells)
-            broken = int(broken_rows(schema.rules, cells).sum())
+            broken = int(broken_rows(rules, cells).sum())
         if index not in chosen:
             return table, counted, broken, None
         again = rows.draw_chunk(index)
         if form.projection is not None:
             counted.add(again.cells)
+            broken = int(broken_rows(rules, again.cells).sum())
         drawn = table_of(form.cells(again), schema)
         changed = odd_cells(drawn, table, schema, exact=True)
         odd = changed if exact else odd_cells(drawn, table, schema, exact=False)

@@ -30,7 +30,7 @@ from tasks.spec.operations import (
 )
 from tasks.spec.privacy import OF_ANSWER, PrivacySpec
 from tasks.spec.refusals import refuse, shown
-from tasks.spec.rules.forms import read_rules
+from tasks.spec.rules.forms import is_recorded, read_rules
 from tasks.spec.rules.satisfiable import refuse_impossible_rules
 from tasks.spec.ticks import MonthRule
 from tasks.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
@@ -239,7 +239,8 @@ def _read_rules(spec: ReleaseSpec) -> tuple[Rule, ...]:
         return ()
     try:
         rules = read_rules(spec.rules, spec.schema.by_name)
-        refuse_impossible_rules(spec.schema, rules)
+        if not all(map(is_recorded, spec.rules)):  # a record's rules were searched when it was made
+            refuse_impossible_rules(spec.schema, rules)
     except PydanticCustomError as error:
         context = error.context or {}
         refuse(error.type, str(context["message"]), str(context["hint"]), "rules", *context["where"])

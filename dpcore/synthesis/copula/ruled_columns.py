@@ -29,6 +29,9 @@ TILT_ROUNDS, MOST_TILT = 30, 1e4
 LEAST_PART = 1e-9
 """The share of a cell that seems empty: it is used only by rows to which the rules leave nothing else."""
 
+CELLS_AT_ONCE = 1 << 16
+"""Cells of contexts that are cumulated at once."""
+
 BELOW_ONE = 1.0 - 2.0**-20
 """Points within a group stay below this, so that rounding leads to no cell without mass."""
 
@@ -50,7 +53,7 @@ class AllowedGroups:
     @cached_property
     def shares(self) -> Floats:
         """The allowed part of each group: (contexts, groups)."""
-        return np.add.reduceat(self._mass, self._starts, axis=1)
+        return np.concatenate([np.add.reduceat(self._mass_of(block), self._starts, axis=1) for block in self._blocks()])
 
     @cached_property
     def scores(self) -> Floats:
@@ -60,18 +63,32 @@ class AllowedGroups:
 
     def values_at(self, rows: Codes | slice, groups: Codes, points: Floats) -> NDArray[np.generic]:
         """The value at a point from 0 to below 1 of what is allowed of the given group of each row."""
-        contexts, count = self.contexts[rows], self.groups.size
-        base = (contexts * count + groups).astype(np.float64)
-        key = base + np.minimum(points, BELOW_ONE)
-        ends, parts = self._ends
-        cells = self._mass.shape[1]
+        contexts = self.contexts[rows]
+        codes, inside = np.empty(len(groups), dtype=np.int64), np.empty(len(groups))
+        order = np.argsort(contexts, kind="stable")
+        for block in self._blocks():
+            first, last = np.searchsorted(contexts[order], (block.start, block.stop))
+            mine = order[first:last]
+            codes[mine], inside[mine] = self._cells_at(block, contexts[mine] - block.start, groups[mine], points[mine])
+        return self.allowed.values_at(rows, codes, inside)
+
+    def _cells_at(self, block: slice, contexts: Codes, groups: Codes, points: Floats) -> tuple[Codes, Floats]:
+        """The cell at a point of a group, and the position in what is allowed of it, for contexts of one block."""
+        ends, parts = self._ends_of(block)
+        cells = len(self._order)
+        key = contexts * self.groups.size + groups + np.minimum(points, BELOW_ONE)
         first = contexts * cells + self._starts[groups]
         last = contexts * cells + np.append(self._starts[1:], cells)[groups] - 1
         place = np.clip(np.searchsorted(ends, key, side="right"), first, last)
         part = parts[place]
         inside = 1.0 - (ends[place] - key) / np.where(part > 0, part, 1.0)
-        codes = self._order[place % cells]
-        return self.allowed.values_at(rows, codes, np.clip(inside, 0.0, 1.0 - 2.0**-53))
+        return self._order[place % cells], np.clip(inside, 0.0, 1.0 - 2.0**-53)
+
+    def _blocks(self) -> list[slice]:
+        """Contexts in blocks whose cells fit into a processor's cache."""
+        count = len(self.allowed.portions)
+        step = max(1, CELLS_AT_ONCE // len(self._order))
+        return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
     @cached_property
     def _order(self) -> Codes:
@@ -83,10 +100,10 @@ class AllowedGroups:
         """Where each group begins in that order."""
         return np.searchsorted(self.groups.group[self._order], np.arange(self.groups.size))
 
-    @cached_property
-    def _mass(self) -> Floats:
-        """Each cell's share of its group, as far as it is allowed: (contexts, cells in order)."""
-        return (np.maximum(self.groups.within, LEAST_PART) * self.allowed.portions)[:, self._order]
+    def _mass_of(self, block: slice) -> Floats:
+        """Each cell's share of its group, as far as it is allowed: (contexts of the block, cells in order)."""
+        mass: Floats = (np.maximum(self.groups.within, LEAST_PART) * self.allowed.portions[block])[:, self._order]
+        return mass
 
     def fit_tilt(self, groups: Codes) -> Floats:
         """Return the factors by which the values of rows in these groups get the measured shares of all cells.
@@ -94,11 +111,11 @@ class AllowedGroups:
         Rules leave more of some cells than of others: if an end must not lie before a beginning, the later cells of a
         group would come too often. This is iterative proportional fitting, as far as the rules allow it.
         """
-        of_group, context_count = self.groups.group[self._order], len(self._mass)
+        of_group, context_count = self.groups.group[self._order], len(self.allowed.portions)
         cell = self.contexts * self.groups.size + groups
         counts = np.bincount(cell, minlength=context_count * self.groups.size).reshape(context_count, -1)
         used = counts.sum(axis=1) > 0
-        counts, mass = counts[used][:, of_group].astype(np.float64), self._mass[used]
+        counts, mass = counts[used][:, of_group].astype(np.float64), self._mass_of(slice(None))[used]
         reached = (mass * counts).sum(axis=0) > 0
         target = np.where(reached, self.groups.within[self._order], 0.0)
         in_group = np.add.reduceat(target, self._starts)[of_group]
@@ -115,18 +132,17 @@ class AllowedGroups:
         tilt[self._order] = factor
         return tilt
 
-    @cached_property
-    def _ends(self) -> tuple[Floats, Floats]:
+    def _ends_of(self, block: slice) -> tuple[Floats, Floats]:
         """Cumulated parts of each context and group, from context * groups + group on, and the parts themselves."""
-        of_group = self.groups.group[self._order]
-        mass = self._mass if self.tilt is None else self._mass * self.tilt[self._order]
+        of_group, mass = self.groups.group[self._order], self._mass_of(block)
+        if self.tilt is not None:
+            mass *= self.tilt[self._order]
         totals = np.add.reduceat(mass, self._starts, axis=1)[:, of_group]
         parts = np.divide(mass, totals, out=np.zeros_like(mass), where=totals > 0)
         sums = np.cumsum(parts, axis=1)
-        before = np.hstack([np.zeros((len(sums), 1)), sums])[:, self._starts]
-        inside = sums - before[:, of_group]
-        base = np.arange(len(sums))[:, None] * self.groups.size + of_group
-        return (base + inside).ravel(), parts.ravel()
+        sums -= np.hstack([np.zeros((len(sums), 1)), sums])[:, self._starts][:, of_group]
+        sums += np.arange(len(sums))[:, None] * self.groups.size + of_group
+        return sums.ravel(), parts.ravel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def read_rule(written: Any, columns: Columns) -> Rule:
     """One rule."""
     if isinstance(written, str):
         return Rule(written, parse_condition(written, columns))
-    if isinstance(written, dict) and set(written) == RECORDED:
+    if is_recorded(written):
         return _recorded(written, columns)
     if not isinstance(written, dict) or len(written) != 1 or next(iter(written)) not in FORMS:
         if isinstance(written, dict) and len(written) == 1:
@@ -64,6 +64,11 @@ def read_rule(written: Any, columns: Columns) -> Rule:
         refuse("rule-form", message, 'put a condition in quotes: `- "age >= 0"`')
     form, body = next(iter(written.items()))
     return {"implies": _implies, "sum_of": _sum_of, "not_applicable": _not_applicable}[form](body, columns)
+
+
+def is_recorded(written: Any) -> bool:
+    """Whether a rule is in the form that records have."""
+    return isinstance(written, dict) and set(written) == RECORDED
 
 
 def _recorded(written: dict[str, Any], columns: Columns) -> Rule:

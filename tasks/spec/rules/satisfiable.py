@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import combinations, islice
 
 from dpcore.records.rules.rule import Rule
 from dpcore.records.rules.search import DRAWS, ORDERS, Found, search_row
 from dpcore.records.schema import RecordSchema
 from tasks.spec.refusals import refuse, shown
 
-MOST_PAIRS = 100
+MOST_PAIRS = 50
 """So many pairs of rules are tried to name two that contradict each other; a search takes up to a second."""
+
+MOST_NAMED = 10
+"""The largest number of rules that a message names, besides the last."""
 
 HOW = {
     Found.NEVER: "no combination of values inside the bounds and categories obeys {what}",
@@ -34,15 +37,23 @@ def refuse_impossible_rules(schema: RecordSchema, rules: Sequence[Rule]) -> None
 
 
 def _refuse_together(schema: RecordSchema, rules: Sequence[Rule], together: Sequence[int], found: Found) -> None:
+    """Refuse the first rule that leaves no row beside those before it, with one of these if one is enough."""
     hint = "they contradict each other within the bounds and categories; change or remove one of them"
-    for first, second in islice(combinations(together, 2), MOST_PAIRS):
-        if rules[first].columns & rules[second].columns:
-            pair = search_row(schema, [rules[first], rules[second]])
-            if pair is not Found.ROW:
-                both = f"both rules[{first}] and rules[{second}], {shown(rules[second].words)}"
-                refuse("rules-contradictory", HOW[pair].format(what=both), hint, second)
-    named = ", ".join(f"rules[{index}]" for index in together[:20])
-    refuse("rules-contradictory", HOW[found].format(what=f"all of {named}"), hint, together[-1])
+
+    def leaves_none(count: int) -> bool:
+        return search_row(schema, [rules[index] for index in together[:count]]) is not Found.ROW
+
+    fewest = bisect_left(range(1, len(together)), True, key=leaves_none)
+    *before, last = together[: fewest + 1]
+    beside = [index for index in before if rules[index].columns & rules[last].columns]
+    for index in beside[:MOST_PAIRS]:
+        pair = search_row(schema, [rules[index], rules[last]])
+        if pair is not Found.ROW:
+            both = f"both rules[{index}] and rules[{last}], {shown(rules[last].words)}"
+            refuse("rules-contradictory", HOW[pair].format(what=both), hint, last)
+    named = ", ".join(f"rules[{index}]" for index in (*before[:MOST_NAMED], last))
+    more = f" and {len(before) - MOST_NAMED} more before it" if len(before) > MOST_NAMED else ""
+    refuse("rules-contradictory", HOW[found].format(what=f"all of {named}{more}"), hint, last)
 
 
 def _linked(rules: Sequence[Rule]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcore.records.rules.conditions import Both, Condition, Not
-from dpcore.records.rules.numbers import Arithmetic, Constant, DatePart
+from dpcore.records.rules.numbers import Constant, DatePart
 from dpcore.records.rules.reading import DAY_MICROSECONDS, is_null, level_in
 from dpcore.records.schema import Column, Kind
 from tasks.spec.refusals import refuse, shown, suggestion
@@ -237,13 +237,13 @@ class _Reader:
         return NumberTerm(DatePart(part, moment.number, 1.0 if moment.type == DATE else DAY_MICROSECONDS), NUMBER, True)
 
     def _days(self, node: Any) -> Term:
-        """DATEDIFF(a, b): the whole days from b to a."""
+        """DATEDIFF(a, b): the days from b to a."""
         if node.args.get("unit"):
             refuse("rule-construct", "DATEDIFF counts days only", "write `DATEDIFF(later, earlier)`")
-        days = calculate("-", self.term(node.this), self.term(node.expression), self._columns)
-        if days.type != NUMBER or not isinstance(days.number, Arithmetic):
-            refuse("rule-types", "DATEDIFF needs two dates or times", "write `DATEDIFF(later, earlier)`")
-        return days
+        sides = self.term(node.this), self.term(node.expression)
+        if not any(isinstance(side, NumberTerm) and side.type in (DATE, TIME) for side in sides):
+            refuse("rule-types", "DATEDIFF needs dates or times", "write `DATEDIFF(later, earlier)`")
+        return calculate("-", *sides, self._columns)
 
 
 def _literal(node: Any) -> Term:

@@ -1,4 +1,5 @@
-"""Make golden files: `python -m support.tasks.goldens sampler`, once for each new number; `... forms`; `... evidence`.
+"""Make golden files: `python -m support.tasks.goldens sampler`, once for each new number; `... forms`; `... rules`;
+`... evidence`.
 
 Earlier archives stay as they are: they show that what an earlier program published can still be drawn.
 The evidence is what an outside auditor gets, for verifiers that share no code with this program; the secret
@@ -71,13 +72,26 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 """Releases of sampler 1 in the forms that came later: projected points, a share of the variance, one length."""
 
 
+RULED: dict[str, tuple[str, dict[str, Any]]] = {
+    "ruled-copula": ("label", {"generator": "copula"}),
+    "ruled-alone": ("label", {"generator": "copula", "sampling": "independent"}),
+    "ruled-mixture": ("label", {"generator": "mixture", **NO_PROJECTION}),
+}
+"""Releases under rules, by the samplers that new releases use."""
+RULES: list[Any] = [
+    "age >= 30 OR ward = 'a'",
+    {"not_applicable": {"when": "seen < '2026-03-01'", "columns": ["visits"]}},
+    "EXTRACT(MONTH FROM seen) <> 8",
+]
+
+
 def archive(number: int) -> Path:
     """Where the golden workspace of a sampler is."""
     return GOLDEN / f"sampler-{number}.tar.gz"
 
 
 def specification(family: str) -> dict[str, Any]:
-    role, model = (FAMILIES | FORMS)[family]
+    role, model = (FAMILIES | FORMS | RULED)[family]
     ends = {"target": [COST | {"role": role}], "none": []}.get(role, [LABEL | {"role": role}])
     plain = [{key: value for key, value in column.items() if key != "missing"} for column in FEATURES]
     return {
@@ -88,11 +102,11 @@ def specification(family: str) -> dict[str, Any]:
         "columns": [*(FEATURES if ends else plain), *ends],
         "model": model,
         "rows": 200,
-    }
+    } | ({"rules": RULES} if family in RULED else {})
 
 
 def invented(family: str) -> str:
-    dice, costs = np.random.Generator(np.random.PCG64(3)), (FAMILIES | FORMS)[family][0] == "target"
+    dice, costs = np.random.Generator(np.random.PCG64(3)), (FAMILIES | FORMS | RULED)[family][0] == "target"
     days = np.datetime64("2026-01-01") + dice.integers(0, 365, 3000)
     last = [f"{x:.1f}" for x in dice.uniform(0, 100, 3000)] if costs else dice.choice(["a", "b"], 3000)
     rows = zip(dice.normal(50, 15, 3000), dice.poisson(5, 3000), days, last, strict=True)
@@ -108,6 +122,11 @@ def make_sampler(workspace: Workspace) -> None:
 def make_forms(workspace: Workspace) -> None:
     """Keep a release of each later form."""
     _keep_releases(workspace, FORMS, GOLDEN / "forms-1.tar.gz")
+
+
+def make_rules(workspace: Workspace) -> None:
+    """Keep a release of each generator under rules."""
+    _keep_releases(workspace, RULED, GOLDEN / "rules-2.tar.gz")
 
 
 def _keep_releases(workspace: Workspace, families: Iterable[str], path: Path) -> None:
@@ -193,6 +212,7 @@ def pack(target: Path, root: Path, *names: str) -> None:
 MAKERS: dict[str, Callable[[Workspace], None]] = {
     "sampler": make_sampler,
     "forms": make_forms,
+    "rules": make_rules,
     "evidence": make_evidence,
 }
 

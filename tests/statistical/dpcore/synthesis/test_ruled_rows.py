@@ -161,6 +161,22 @@ def test_rows_that_are_drawn_again_follow_the_law_of_their_class_given_the_rules
     assert (np.abs(shares_of(drawn.cells) - due) <= SIGMAS * np.sqrt(due / rows) + 1e-9).all()
 
 
+def test_a_row_is_replaced_by_one_of_its_class_and_a_row_that_obeys_stays():
+    schema = RecordSchema(COLUMNS, rules_of(["b > 0 OR k = 'u'"], COLUMNS))
+
+    def propose(classes: Codes, rng: np.random.Generator) -> DrawnRows:
+        groups = rng.integers(0, 2, (len(classes), 3))
+        return DrawnRows(groups, {"a": groups[:, 0], "b": groups[:, 1] * 1.0, "c": groups[:, 2], "k": classes})
+
+    rng = generator(9)
+    before = propose(rng.integers(0, 3, 5000), rng)
+    after = redraw_broken(before, schema, propose, rng)
+    obeyed = ~broken_rows(schema.rules, before.cells)
+    np.testing.assert_array_equal(after.cells["k"], before.cells["k"])
+    np.testing.assert_array_equal(after.points[obeyed], before.points[obeyed])
+    np.testing.assert_array_equal(after.points[:, 1], after.cells["b"])
+
+
 @pytest.mark.parametrize("sampling", ["rounded", "independent"])
 def test_a_chunk_is_the_same_whenever_it_is_drawn(sampling: str):
     rows = synthetic("rows without a legal continuation", 70_000, sampling)
@@ -223,6 +239,23 @@ def test_a_law_that_is_fitted_under_rules_has_the_measured_tables_and_breaks_non
     np.add.at(table, (found.points[:, 0], found.points[:, 1]), 1 / rows)
     np.add.at(due, (age // 10, status), 1 / rows)
     assert np.abs(table - due).max() < 0.006
+
+
+def test_a_law_is_fitted_although_some_rows_have_no_legal_continuation():
+    """What the first two columns are decides the third, and two rules may leave it nothing."""
+    columns: tuple[Column, ...] = (levels("a", "n", "y"), levels("b", "n", "y"), levels("c", "s", "t"))
+    schema = RecordSchema(columns, rules_of(["c = 's' OR a = 'n'", "c = 't' OR b = 'n'"], columns))
+    dice, rows = generator(4), 100_000
+    kind = dice.choice(4, rows, p=[0.3, 0.2, 0.3, 0.2])  # a and b are never both y
+    a, b, c = (np.array(values)[kind] for values in ([1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 1]))
+    rules = RuledColumns.of(schema, groups_of(columns))
+    assert rules is not None
+    law = RuledLaw(fit_table_law(exact_tables([a, b, c], (2, 2, 2)), generator(5), rules), rules)
+    rng, classes = generator(6), np.zeros(rows, dtype=np.int64)
+    found = redraw_broken(law.propose(classes, rng), schema, law.propose, rng)
+    assert not broken_rows(schema.rules, found.cells).any()
+    for name, values in (("a", a), ("b", b), ("c", c)):
+        assert np.mean(found.cells[name]) == pytest.approx(values.mean(), abs=0.02), name
 
 
 def test_values_within_groups_keep_their_shares_where_a_rule_favours_some_of_them():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,13 @@ ALLOWED = [
     "EXTRACT(month FROM seen) = 2",
     "wed IS NOT NULL",
     "level >= 2",
+    "2 < level",
+    "level + 1 <= age",
+    "level <= level",
+    "wed IN ('never', wed)",
+    "age * 2 - pay / 3 <> 4",
+    "3 + came < '2015-01-01'",
+    "seen - 0.5 > came",
     "level = age / 10",
     "level in (1, 3)",
     "code = '1'",
@@ -113,6 +121,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     "age::text = '3'": ("rule-construct", "type"),
     "age = ?": ("rule-construct", "parameter"),
     "age = :x": ("rule-construct", "parameter"),
+    "3 < wed": ("rule-types", "no order"),
+    "wed <= wed": ("rule-types", "no order"),
+    "level = came": ("rule-types", "do not go together"),
+    "(age < 3) IS NULL": ("rule-construct", "IS NULL"),
+    "DATEDIFF(age, pay) > 3": ("rule-types", "DATEDIFF"),
     "t.age < 3": ("rule-construct", "table"),
     "(age, pay) = (1, 2)": ("rule-construct", "parentheses"),
     "age IS 3": ("rule-construct", "IS"),
@@ -182,6 +195,30 @@ def test_a_wrong_short_form_is_refused(case: str):
     written, rule, where = FORMS_REFUSED[case]
     found = refusal(written)
     assert (found.rule, found.where) == (rule, where)
+
+
+NOT_APPLICABLE: dict[str, tuple[Any, Any]] = {
+    "a number": ({"age": 0}, [{"age": 0, "ill": 1}, {"age": 3, "ill": 0}]),
+    "a date": ({"came": "2001-02-03"}, [{"came": 11356, "ill": 1}, {"came": 11357, "ill": 0}]),
+    "a category": ({"wed": "never"}, [{"wed": 0, "ill": 1}, {"wed": 1, "ill": 0}, {"wed": -1, "ill": 0}]),
+    "a null": ({"wed": None}, [{"wed": -1, "ill": 1}, {"wed": 1, "ill": 0}]),
+}
+
+
+@pytest.mark.parametrize("case", NOT_APPLICABLE)
+def test_not_applicable_holds_exactly_where_the_condition_does(case: str):
+    """Each row obeys, and breaks the rule as soon as its condition turns."""
+    columns, rows = NOT_APPLICABLE[case]
+    (rule,) = spec_of({"not_applicable": {"when": "ill", "columns": columns}}).schema.rules
+    for row in rows:
+        cells = {name: np.array([value]) for name, value in row.items()}
+        assert not rule.broken(cells).any(), row
+        assert rule.broken(cells | {"ill": 1 - cells["ill"]}).all(), row
+
+
+def test_there_may_not_be_thousands_of_rules():
+    found = refusal(*["age >= 0"] * 501)
+    assert (found.rule, found.where) == ("rules-too-many", "rules")
 
 
 def test_rules_are_a_list():
