@@ -145,7 +145,7 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
         "noise of a mean": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
         "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue divided by the noise's operator norm)",
-        "foreseen signal": f"{content['signal']:.3g} (below {LEAST_SIGNAL:g} a release is mostly noise, and refused)",
+        "foreseen signal": f"{content['signal']:.3g} (below {LEAST_SIGNAL:g} a release is mostly noise)",
         "gain over loss": f"{error['sir']:.3g} (noise saved by projecting, divided by the variance lost)"
         if "sir" in error
         else "",

@@ -41,7 +41,7 @@ MONTHS = 240
 ROWS = 4000
 
 
-def spec_of(generator: str = "mixture", radius: str | None = None, **privacy: Any) -> ReleaseSpec:
+def spec_of(generator: str = "mixture", radius: str | int = 1, **privacy: Any) -> ReleaseSpec:
     return ReleaseSpec.model_validate(
         {
             "name": "small",
@@ -217,7 +217,7 @@ def wide_spec(projection: dict[str, Any], *, allocation: dict[str, str] | None =
             "privacy": {"population": "people", "epsilon": 20, "lifetime": {"epsilon": 5000}},
             "expected_rows": ROWS,
             "columns": columns,
-            "model": {"projection": projection, "generator": GENERATORS[role]}
+            "model": {"projection": projection, "generator": GENERATORS[role], "radius": 1}
             | ({"allocation": allocation} if allocation else {}),
         }
     )

@@ -24,6 +24,7 @@ expected_rows: 100
 columns:
   - {name: age, kind: numeric, bounds: [0, 100]}
   - {name: sex, kind: categorical, categories: [f, m]}
+model: {accept_noise: true}
 schedule: {on_landing: true}
 """
 GOOD = "age,sex\n41,f\n42,m\n"

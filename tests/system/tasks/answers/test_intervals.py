@@ -58,7 +58,7 @@ def rows() -> pa.Table:
 def released(root: Path, changes: dict[str, Any]) -> Path:
     workspace = Workspace(root)
     workspace.create()
-    spec = specification(**changes)
+    spec = specification(**({"model__radius": 1} | changes))
     spec["source"]["drop"] += [] if DAY in spec["columns"] else ["day"]
     workspace.spec_path.write_text(yaml.safe_dump(spec))
     pq.write_table(rows(), workspace.landing / "rows.parquet")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.tasks.goldens import FAMILIES, FORMS, GOLDEN, RULED, archive
-from support.tasks.staged import land_rows, release
+from support.tasks.staged import land_rows, plain_model, release
 
 from dpcore.errors import BudgetExceededError
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
@@ -56,7 +56,10 @@ def test_releases_of_version_1_pass_the_audit_untouched(old: Workspace) -> None:
 
 
 def raise_the_cap(old: Workspace) -> None:
-    old.spec_path.write_text(old.spec_path.read_text().replace("lifetime: {epsilon: 1.5", "lifetime: {epsilon: 4"))
+    """Write what an early specification meant by leaving projection and radius out, too."""
+    text = old.spec_path.read_text().replace("lifetime: {epsilon: 1.5", "lifetime: {epsilon: 4")
+    assert "model: {mechanism: gaussian}" in text
+    old.spec_path.write_text(text.replace("model: {mechanism: gaussian}\n", plain_model(", mechanism: gaussian")))
     spec = load_spec(old.spec_path)
     with closing(writable_ledger(old, spec)) as ledger:
         ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), "mixed costs count for more", who="ada")

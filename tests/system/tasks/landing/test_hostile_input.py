@@ -43,7 +43,7 @@ expected_rows: 100
 columns:
   - {name: age, kind: numeric, bounds: [0, 100]}
   - {name: ill, kind: boolean}
-model: {projection: {kind: none}, generator: gaussian}
+model: {projection: {kind: none}, generator: gaussian, radius: 1, accept_noise: true}
 """
 
 
@@ -209,7 +209,7 @@ columns:
   - {name: ill, kind: boolean, role: label}
 model: {projection: {kind: none}, generator: mixture, radius: auto}
 """
-CHECKED = FRAMED.replace(", radius: auto", "") + "checks: {accuracy: {budget: 0.01, at_least: 1.0}}\n"
+CHECKED = FRAMED.replace("radius: auto", "radius: 1") + "checks: {accuracy: {budget: 0.01, at_least: 1.0}}\n"
 
 
 def landed(root: Path, spec: str, seed: int = 7) -> Workspace:

@@ -107,7 +107,8 @@ def capped(root: Path) -> Workspace:
     """A workspace without a release, whose specification has Gaussian noise at another delta than the lifetime's."""
     lifetime = "epsilon: 1, delta: 1.0e-6, lifetime: {epsilon: 12, delta: 1.0e-4}"
     text = monthly.YEAR.replace("epsilon: 0.1, lifetime: {epsilon: 1.0}", lifetime)
-    workspace = monthly.fresh(root, text + "model: {mechanism: gaussian}\n")
+    gaussian = monthly.staged.plain_model(", mechanism: gaussian")
+    workspace = monthly.fresh(root, text.replace(monthly.staged.PLAIN, gaussian))
     spec = load_spec(workspace.spec_path)
     with closing(monthly.opened_now(workspace)) as ledger:
         ledger.ensure_cap("people", cap_of(spec), basis_of(spec))

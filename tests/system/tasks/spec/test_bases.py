@@ -24,6 +24,7 @@ privacy: {{population: people, unit: {unit}, epsilon: 0.5, lifetime: {{epsilon: 
 expected_rows: 5000
 columns: [{{name: age, kind: numeric, bounds: [0, 100]}}, {{name: ill, kind: boolean}}]
 rows: 50
+model: {{projection: {{kind: ron}}, radius: 1}}
 """
 UNITS = {"2026-01": "{person: who}", "2026-02": "{person: who, rows: at-most 2}"}
 

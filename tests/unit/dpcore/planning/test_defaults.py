@@ -11,9 +11,9 @@ from support.dpcore.planning import REQUEST, plan
 from support.dpcore.strategies import schema_with
 
 from dpcore.mechanisms.expected_noise import operator_noise
-from dpcore.planning.allocation import moments_budgets, shares_of
+from dpcore.planning.allocation import budget_kind, moments_budgets, shares_of
 from dpcore.planning.class_structure import STRONG_DIRECTION
-from dpcore.planning.defaults import LEAST_STRENGTH, settle
+from dpcore.planning.defaults import LEAST_AVERAGE, LEAST_STRENGTH, settle
 from dpcore.planning.layouts import moments_layout
 from dpcore.planning.mechanism_choice import best_event
 from dpcore.planning.planner import make_plan
@@ -68,14 +68,16 @@ def test_as_many_coordinates_are_measured_as_leave_the_strongest_direction_above
     planned = plan(schema=schema, expected_rows=rows, delta=delta, **FREE)
     budgets = moments_budgets(framed := asked(radius=AUTO, projection="ron", delta=delta), shares_of(framed))
 
-    def strength(size: int) -> float:
+    def is_clear(size: int) -> bool:
         event = best_event(framed, moments_layout(replace(framed, generator="gaussian"), size, 1), budgets)
-        return STRONG_DIRECTION * rows / operator_noise(event)
+        kind = budget_kind(event.mechanism)
+        strength = STRONG_DIRECTION * rows / operator_noise(event)
+        return strength >= LEAST_STRENGTH[kind] and rows / size / operator_noise(event) >= LEAST_AVERAGE[kind]
 
     assert planned.frame_events
     assert (planned.projection == "none") == (planned.dimension == 60)
-    assert planned.dimension == 1 or strength(planned.dimension) >= LEAST_STRENGTH
-    assert planned.dimension == 60 or strength(planned.dimension + 1) < LEAST_STRENGTH
+    assert planned.dimension == 1 or is_clear(planned.dimension)
+    assert planned.dimension == 60 or not is_clear(planned.dimension + 1)
 
 
 @pytest.mark.parametrize(
