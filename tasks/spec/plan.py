@@ -210,8 +210,8 @@ def _projection_kind(spec: ReleaseSpec) -> str:
 
     Where it asks for projected rows, a projection that is left out is a random one.
     """
-    said, kind = "projection" in spec.model.model_fields_set, spec.model.projection.kind
-    if spec.model.generator == COPULA and not said:
+    kind = spec.model.projection.kind
+    if spec.model.generator == COPULA and kind == PLANNED:
         return "none"
     return "ron" if kind == PLANNED and spec.model.publishes_projected else kind
 

@@ -24,7 +24,7 @@ from support.tasks.builders import released, request
 from support.tasks.staged import PLAIN, SPEC, land_rows, plain_model, release
 
 from dpcore.accounting import Cap
-from dpcore.synthesis.generators import SAMPLERS
+from dpcore.synthesis.generators import SAMPLINGS
 from tasks.bundle.staging import Staging
 from tasks.keys.signing import SigningKey, signing_key
 from tasks.ledger.entries.bodies import Spend
@@ -90,7 +90,7 @@ def archive(number: int) -> Path:
     return GOLDEN / f"sampler-{number}.tar.gz"
 
 
-def specification(family: str) -> dict[str, Any]:
+def specification(family: str, sampling: str | None = None) -> dict[str, Any]:
     role, model = (FAMILIES | FORMS | RULED)[family]
     ends = {"target": [COST | {"role": role}], "none": []}.get(role, [LABEL | {"role": role}])
     plain = [{key: value for key, value in column.items() if key != "missing"} for column in FEATURES]
@@ -100,7 +100,7 @@ def specification(family: str) -> dict[str, Any]:
         "privacy": {"population": "people", "epsilon": 1.0, "lifetime": {"epsilon": 6.0}},
         "expected_rows": 3000,
         "columns": [*(FEATURES if ends else plain), *ends],
-        "model": model,
+        "model": model | ({"sampling": sampling} if sampling else {}),
         "rows": 200,
     } | ({"rules": RULES} if family in RULED else {})
 
@@ -115,8 +115,11 @@ def invented(family: str) -> str:
 
 
 def make_sampler(workspace: Workspace) -> None:
-    """Keep a release of each kind of law."""
-    _keep_releases(workspace, FAMILIES, archive(max(SAMPLERS)))
+    """Keep a release of each kind of law, for each sampler that new releases use."""
+    for sampling, number in SAMPLINGS.items():
+        place = Workspace(workspace.root / sampling)
+        place.create()
+        _keep_releases(place, FAMILIES, archive(number), sampling)
 
 
 def make_forms(workspace: Workspace) -> None:
@@ -129,10 +132,10 @@ def make_rules(workspace: Workspace) -> None:
     _keep_releases(workspace, RULED, GOLDEN / "rules-2.tar.gz")
 
 
-def _keep_releases(workspace: Workspace, families: Iterable[str], path: Path) -> None:
+def _keep_releases(workspace: Workspace, families: Iterable[str], path: Path, sampling: str | None = None) -> None:
     """Release once for each family, and keep ledger, bundles, lineage, specification and public key."""
     for family in families:
-        workspace.spec_path.write_text(yaml.safe_dump(specification(family)))
+        workspace.spec_path.write_text(yaml.safe_dump(specification(family, sampling)))
         (workspace.landing / "rows.csv").write_text(invented(family))
         release(workspace, "2026-01")
     shutil.rmtree(workspace.landing)
