@@ -42,12 +42,27 @@ def _hostile(column: Column) -> NDArray[np.generic]:
 def hostile_pair(
     schema: RecordSchema, event: Event, rng: np.random.Generator
 ) -> tuple[list[WeightedRows], list[WeightedRows]]:
-    """Draw two neighbouring tables; the differing unit comes last in the one and first in the other."""
+    """Draw two neighbouring tables; the differing unit comes last in the one and first in the other.
+
+    Half of the units that replace another have its number of rows, and differ from them in every column.
+    """
     common: WeightedRows = (hostile_rows(schema, COMMON_ROWS, rng), None)
-    first = [common, hostile_unit(schema, _rows_per_unit(event), rng)]
+    unit = hostile_unit(schema, _rows_per_unit(event), rng)
     if event.neighbours is Neighbours.ADD_REMOVE:
-        return first, [common]
-    return first, [hostile_unit(schema, _rows_per_unit(event), rng), common]
+        return [common, unit], [common]
+    other = _opposite(schema, unit, rng) if rng.random() < 0.5 else hostile_unit(schema, _rows_per_unit(event), rng)
+    return [common, unit], [other, common]
+
+
+def _opposite(schema: RecordSchema, unit: WeightedRows, rng: np.random.Generator) -> WeightedRows:
+    """Draw rows of bounds or known levels, none of them the value that the unit's first row has in that column."""
+    rows, weights = unit
+    found = {}
+    for column in schema.columns:
+        values = _longest(column)
+        others = values[values != rows[column.name][0]]
+        found[column.name] = rng.choice(others if len(others) else values, len(rows[column.name]))
+    return found, weights
 
 
 def _rows_per_unit(event: Event) -> int:

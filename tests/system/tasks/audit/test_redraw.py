@@ -20,9 +20,9 @@ import pytest
 from support.tasks.audit.evidence import Given, hand_over, republish
 from support.tasks.audit.forger import ROWS, Forger
 from support.tasks.audit.tampering import FIRST, broken, rewritten
-from support.tasks.staged import SPEC, land_rows, release
+from support.tasks.staged import SPEC, UNMODELLED, land_rows, plain_model, release
 
-from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
+from dpcore.synthesis.generators import INDEPENDENT, ROUNDED, SAMPLERS, UNNUMBERED
 from tasks.audit import Redraw, audit_workspace, not_shown
 from tasks.audit.agreement import RELATIVE_DISTANCE
 from tasks.bundle.registry_entry import deployment_text
@@ -324,14 +324,14 @@ def moved(table: pa.Table, part_of_range: float) -> pa.Table:
     return table.set_column(0, table.schema.field("age"), pa.array(ages))
 
 
-def test_independent_rows_are_released_by_the_first_sampler_and_drawn_again(tmp_path: Path) -> None:
+def test_independent_rows_are_released_by_a_sampler_of_their_own_and_drawn_again(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "apart")
     workspace.create()
-    (workspace.root / "release.yaml").write_text(SPEC + "model: {sampling: independent}\n")
+    (workspace.root / "release.yaml").write_text(UNMODELLED + plain_model(", sampling: independent"))
     land_rows(workspace.root, "2026-01")
     release(workspace, "2026-01")
     given = hand_over(workspace, tmp_path / "given")
-    assert json.loads((given.bundle() / "model.json").read_text())["sampler"] == 1
+    assert json.loads((given.bundle() / "model.json").read_text())["sampler"] == INDEPENDENT
     assert set(outcomes(given).values()) == {"holds"}
     restate(lambda record: record["model"].update(sampling="rounded"))(given)
     republish(given, signing_key(workspace.keys))
@@ -424,7 +424,7 @@ def test_a_model_without_a_number_is_read_as_strictly_as_one_with_it(
     given: Given, key: SigningKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever drops the number draws with the sampler that had none, and hides nothing beside the rows."""
-    monkeypatch.setitem(SAMPLERS, UNNUMBERED, SAMPLERS[max(SAMPLERS)])
+    monkeypatch.setitem(SAMPLERS, UNNUMBERED, SAMPLERS[ROUNDED])
     unnumbered = json.loads((given.bundle() / "model.json").read_text())
     del unnumbered["sampler"]
     unnumbered["projection"].pop("centre")
