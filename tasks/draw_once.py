@@ -17,6 +17,7 @@ from dpcore.measure import (
     measure_vector,
 )
 from dpcore.measurements.frame_measurements import measurement_inputs
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import count_cells
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
@@ -25,7 +26,6 @@ from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import Noise, SystemNoise
 from dpcore.records.exact_sums import GramSum
-from dpcore.synthesis.copula.generator import cells_of_schema
 from tasks.boundary import log_public
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
@@ -57,7 +57,8 @@ def measure_or_load_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
 
     def histograms() -> ReleasedVector:
-        summed = partial(count_cells, columns=cells_of_schema(run.planned.plan.schema), query=query)
+        cells = cells_of_columns(run.planned.plan.schema.encoded_columns, query.grouping)
+        summed = partial(count_cells, columns=cells, query=query)
         counts = run.readings.total(MARGINALS, run.planned.plan.schema, summed, add_counts)
         return measure_vector(PrivateVector(query, counts), event, SystemNoise())
 

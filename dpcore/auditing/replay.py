@@ -20,6 +20,7 @@ from dpcore.auditing.replay_measurements import ReplayedGram, ReplayedHistograms
 from dpcore.measure import measure_vector
 from dpcore.measurements.frame_measurements import measurement_inputs
 from dpcore.measurements.group_encoding import GroupedEncoding
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import count_cells
 from dpcore.measurements.measurement_frame import Directions, Frame
 from dpcore.measurements.projection import (
@@ -42,7 +43,7 @@ from dpcore.planning.request import COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import SMALLEST_RADIUS
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
-from dpcore.synthesis.copula.generator import cells_of_schema, grouped_encoding
+from dpcore.synthesis.copula.generator import grouped_encoding
 
 INVENTED_CHUNKS, INVENTED_ROWS = 20, 50
 """Chunks of invented rows, whose histograms replace marginals that the plan has not measured yet."""
@@ -174,7 +175,8 @@ def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replaye
             yield name, ReplayedScore(event, event.query, _invented_model(plan, event.query, seed))
         elif isinstance(event, VectorEvent):
             assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only other vectors that a plan measures
-            yield name, ReplayedHistograms(event, event.query, cells_of_schema(plan.schema))
+            columns = cells_of_columns(plan.schema.encoded_columns, event.query.grouping)
+            yield name, ReplayedHistograms(event, event.query, columns)
         elif plan.marginals_event is not None:
             grouped = _invented_groups(plan, seed)
             yield name, ReplayedGram(event, grouped, Projection("none", grouped.width, grouped.width, None))
@@ -220,7 +222,7 @@ def _invented_groups(plan: Plan, seed: str) -> GroupedEncoding:
     assert event is not None  # noqa: S101  only a plan with marginals comes here
     assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only vectors that a plan measures
     chunks = [(hostile_rows(plan.schema, INVENTED_ROWS, generator), None) for _ in range(INVENTED_CHUNKS)]
-    counts = count_cells(chunks, cells_of_schema(plan.schema), event.query)
+    counts = count_cells(chunks, cells_of_columns(plan.schema.encoded_columns, event.query.grouping), event.query)
     many = [count * plan.expected_rows // (INVENTED_ROWS * INVENTED_CHUNKS) for count in counts]
     marginals = measure_vector(PrivateVector(event.query, many), event, SeededNoise(int(seed, 16)))
     return grouped_encoding(plan.schema, marginals, plan.event)

@@ -26,6 +26,7 @@ from dpcore.estimators._arrays import (
     target_values,
 )
 from dpcore.measure import exact_gram, measure_gram, measure_vector
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -37,7 +38,7 @@ from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
-from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
+from dpcore.synthesis.copula.generator import Copula, grouped_encoding
 from dpcore.synthesis.generators import synthetic_rows
 
 
@@ -46,7 +47,7 @@ def measure_copula(cells: Cells, plan: Plan) -> Copula:
     assert plan.marginals_event is not None  # noqa: S101  as every copula's plan has
     query, noise, layout = plan.marginals_event.query, SystemNoise(), plan.event.layout
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
-    histograms = exact_histograms([(cells, None)], cells_of_schema(plan.schema), query)
+    histograms = exact_histograms([(cells, None)], cells_of_columns(plan.schema.encoded_columns, query.grouping), query)
     marginals = measure_vector(histograms, plan.marginals_event, noise)
     encoding = grouped_encoding(plan.schema, marginals, plan.event)
     everything = Projection("none", encoding.width, encoding.width, None)

@@ -9,9 +9,9 @@ import numpy as np
 from dpcore.inference.functionals import NotIdentifiedError, level_index
 from dpcore.inference.intervals import Quotient
 from dpcore.measure import ReleasedVector
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.noise_law import draw_vector_noise
 from dpcore.mechanisms.queries import HistogramsQuery
-from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import MISSING_LEVEL, Floats, IntervalColumn, LevelValue, RecordSchema
 
 
@@ -26,7 +26,7 @@ class NoisyHistograms:
         if not isinstance(query, HistogramsQuery):
             raise ValueError("marginals are histograms")
         self._released, self._rows_per_unit, self._draws = released, query.rows_per_unit, draws
-        cells = [ColumnCells(column) for column in schema.encoded_columns]
+        cells = cells_of_columns(schema.encoded_columns, query.grouping)
         self._cells = {own.column.name: own for own in cells}
         names, counts = [own.column.name for own in cells], query.split(released.numbers())
         self._counts = dict(zip(names, counts, strict=True))

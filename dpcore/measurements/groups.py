@@ -23,7 +23,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import UNCOUNTED, ColumnCells
-from dpcore.records.schema import Cells, Codes, Floats, NominalColumn
+from dpcore.records.schema import Cells, Codes, Column, Floats, NominalColumn
 
 SURE = 2.0
 """Standard deviations of noise by which a count must exceed its threshold."""
@@ -47,6 +47,10 @@ class Grouping:
     """Ratio of the unit ball's squared radius to a typical record's squared length."""
     constant: int | None = None
     """The target number of an interval column's groups; None for the number with the least expected error."""
+    round_edges: bool = True
+    """Whether the cells of amounts begin at round numbers."""
+    gradual: bool = True
+    """Whether the distribution inside a group follows its counts the more, the more they exceed their noise."""
 
     def most_groups(self, counts: Floats, least: float) -> int:
         """Return the target number of an interval column's groups, which hold about equal shares of the units.
@@ -71,7 +75,10 @@ GROUPS_PER_ROOT = 1.25
 
 GROUPING = 2
 """The number of the rule by which new releases are grouped."""
-GROUPINGS = {1: Grouping(room=1.0, constant=10), GROUPING: Grouping(room=1.25)}
+GROUPINGS = {
+    1: Grouping(room=1.0, constant=10, round_edges=False, gradual=False),
+    GROUPING: Grouping(room=1.25),
+}
 """Every rule of a published release. A change of any constant or step that changes a group needs a new number.
 
 The constants were chosen on the training rows of bank_marketing and credit_default, at epsilon 1 and delta 1e-5, among
@@ -147,6 +154,11 @@ def group_columns(
 def grouping_of(released: ReleasedVector) -> Grouping:
     """Return the rule by which released histograms are grouped."""
     return GROUPINGS[histograms_of(released).grouping]
+
+
+def cells_of_columns(columns: Sequence[Column], grouping: int = GROUPING) -> list[ColumnCells]:
+    """Return the public cells of encoded columns under a rule for groups."""
+    return [ColumnCells(column, GROUPINGS[grouping].round_edges) for column in columns]
 
 
 def histograms_of(released: ReleasedVector) -> HistogramsQuery:
@@ -254,7 +266,7 @@ def _group_neighbours(cells: ColumnCells, histogram: Histogram, rule: Grouping, 
     group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
     for number, (start, stop) in enumerate(ranges):
         group[start:stop] = number
-        within[start:stop] = shares_within(present, edges, start, stop, histogram.deviation)
+        within[start:stop] = shares_within(present, edges, start, stop, histogram.deviation, gradual=rule.gradual)
     if apart and counts[-1] >= least:
         group[-1] = len(ranges)
     elif apart:

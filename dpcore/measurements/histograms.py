@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.measurements.groups import GROUPING
+from dpcore.measurements.groups import GROUPING, cells_of_columns
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.records.binning import UNCOUNTED, ColumnCells
@@ -23,7 +23,7 @@ FEW_WEIGHT = Fraction(1, 4)
 
 def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> HistogramsQuery:
     """Return the query for the histograms of these columns."""
-    cells = tuple(ColumnCells(column).count for column in columns)
+    cells = tuple(column.count for column in cells_of_columns(columns))
     weights = tuple(Fraction(1) if count > MANY_CELLS else FEW_WEIGHT for count in cells)
     return HistogramsQuery(cells, weights, rows_per_unit, GROUPING)
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Balance, Cost, Statement, month_number
-from dpcore.measurements.groups import least_group_size
+from dpcore.measurements.groups import cells_of_columns, least_group_size
 from dpcore.mechanisms.expected_noise import count_and_sum_noise, operator_noise
 from dpcore.mechanisms.names import SPREAD
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.mechanisms.registry import vector_mechanism
 from dpcore.planning.class_structure import STRONG_DIRECTION
 from dpcore.planning.plan import Plan
-from dpcore.records.binning import ColumnCells
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Column, IntervalColumn, NominalColumn, Role
 
@@ -164,7 +163,7 @@ def _histogram_noise(column: Column, plan: Plan) -> ColumnNoise:
     cell = vector_mechanism(event.mechanism).deviation(event) / event.query.unit / weight / plan.expected_rows
     if isinstance(column, NominalColumn):
         return ColumnNoise(column, cell, cell, known=True)
-    positions, _ = ColumnCells(column).positions()
+    positions, _ = cells_of_columns([column], event.query.grouping)[0].positions()
     mean = column.half_width * cell * math.sqrt(float(positions @ positions))
     return ColumnNoise(column, mean, mean, known=True)
 

@@ -14,12 +14,17 @@ import numpy as np
 
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.group_encoding import GroupedEncoding
-from dpcore.measurements.groups import group_columns, grouping_of, least_group_size
+from dpcore.measurements.groups import (
+    cells_of_columns,
+    group_columns,
+    grouping_of,
+    histograms_of,
+    least_group_size,
+)
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise.sources import public_generator
-from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import MISSING, Cells, Codes, RecordSchema
 from dpcore.synthesis.copula.fit_rule import FIT_RULE, FitRule
 from dpcore.synthesis.copula.max_entropy import TableLaw, fit_table_law
@@ -27,17 +32,12 @@ from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
 from dpcore.synthesis.copula.ruled_columns import RuledColumns
 
 
-def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
-    """Return the public cells of every encoded column."""
-    return [ColumnCells(column) for column in schema.encoded_columns]
-
-
 def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: GramEvent) -> GroupedEncoding:
     """Return the encoding in which the dependence is measured, given the released marginals.
 
     Guarantee: post-processing of the marginals; any such encoding clips records to the unit ball (N1).
     """
-    columns = cells_of_schema(schema)
+    columns = cells_of_columns(schema.encoded_columns, histograms_of(marginals).grouping)
     width = event.layout.dimension - event.layout.heads
     groups = group_columns(marginals, columns, least=least_group_size(event, len(columns)), coordinates=width)
     return GroupedEncoding(schema, groups, width, room=grouping_of(marginals).room)

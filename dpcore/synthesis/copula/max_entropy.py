@@ -124,7 +124,7 @@ class _ColumnFitter:
             base,
             is_whole=True,
             is_ruled=base is not None,
-            share_rounds=self._rule.share_rounds,
+            rule=self._rule,
         )
         scores = common.scores(indicators)
         by_class: list[ScoreWeights | None] = []
@@ -178,8 +178,7 @@ class _ColumnFitter:
         )
         if not np.isfinite(penalties).any():
             return None
-        rounds = self._rule.share_rounds
-        return fit_weights(earlier, targets, shares, penalties, scores, is_ruled=is_ruled, share_rounds=rounds)
+        return fit_weights(earlier, targets, shares, penalties, scores, is_ruled=is_ruled, rule=self._rule)
 
     def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
         """Return the shares of a column's groups in class k: the measured ones, shrunk towards the common law's.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpcore.records.schema import Floats
+from dpcore.synthesis.copula.fit_rule import FIT_RULE, FitRule
 from dpcore.synthesis.copula.rows_so_far import Singles
 
-ITERATIONS, CURVATURES = 40, 10
-"""Iterations of the optimiser (L-BFGS), and the size of its memory."""
+CURVATURES = 10
+"""The size of the memory of the optimiser (L-BFGS)."""
 
-RULED_ITERATIONS = 200
-"""Iterations where rules forbid groups: the coordinates are whitened for a law without rules."""
+RULED_FIT = replace(FIT_RULE, iterations=200, share_rounds=0)
+"""More iterations where rules forbid groups, since coordinates are whitened for a law without rules; and the shares
+need not be reached there."""
 
 LEAST_SHARE = 1e-6
 
@@ -42,14 +44,14 @@ def fit_weights(
     *,
     is_whole: bool = False,
     is_ruled: bool = False,
-    share_rounds: int = 0,
+    rule: FitRule = FIT_RULE,
 ) -> ScoreWeights:
     """Fit the weights of the softmax law whose expected tables match the targets, up to the penalties.
 
     Minimises the convex mean log-sum-exp, minus the linear part of the targets, plus half the penalties times squared
     weights. `base` are scores to which the weights add; under weights that are the whole law, they only say what
     rules leave of the groups. Whitened coordinates make few iterations sufficient, without rules; what they leave of
-    the differences from the shares is taken away by so many rounds of proportional fitting.
+    the differences from the shares is taken away by rounds of proportional fitting.
     """
     shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
     used = np.isfinite(penalties).all(axis=1)
@@ -59,7 +61,7 @@ def fit_weights(
         return ScoreWeights(slopes, start)
     ridge = FORBIDDEN_RIDGE if is_ruled else 0.0
     problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start, ridge)
-    slopes[used], offsets = problem.solve(0 if is_ruled else share_rounds)
+    slopes[used], offsets = problem.solve(RULED_FIT if is_ruled else rule)
     return ScoreWeights(slopes, offsets)
 
 
@@ -88,16 +90,15 @@ class _SoftmaxFit:
         self._points: Singles = centred @ self._white.astype(np.float32)
         self._targets = self._white.T @ (targets - np.outer(self._mean, shares))
 
-    def solve(self, share_rounds: int) -> tuple[Floats, Floats]:
+    def solve(self, rule: FitRule) -> tuple[Floats, Floats]:
         """Return the fitted slopes and offsets in the original coordinates."""
         from scipy.optimize import minimize
 
         size = (self._points.shape[1] + 1) * len(self._shares)
-        iterations = RULED_ITERATIONS if self._offset_ridge.any() else ITERATIONS
-        options = {"maxiter": iterations, "maxcor": CURVATURES}
+        options = {"maxiter": rule.iterations, "maxcor": CURVATURES}
         found = minimize(self._objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
         slopes, offsets = self._unpack(found)
-        for _ in range(share_rounds):
+        for _ in range(rule.share_rounds):
             _, expected = self._expected(slopes, offsets)
             offsets = offsets + np.log(self._shares / np.maximum(expected.mean(axis=0, dtype=np.float64), LEAST_SHARE))
         slopes = self._white @ slopes

@@ -25,6 +25,7 @@ from dpcore.evaluation.goodness_of_fit import (
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.evaluation.utility import MeasuredSummary, utility_report
 from dpcore.measure import exact_gram, measure_gram, measure_vector
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
@@ -46,7 +47,7 @@ from dpcore.records.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.synthesis.copula.generator import cells_of_schema, grouped_encoding
+from dpcore.synthesis.copula.generator import grouped_encoding
 
 R1 = Neighbours.REPLACE_ONE
 ROWS = 20_000
@@ -125,7 +126,7 @@ def measured_copula(epsilon: float, delta: float, seed: int) -> MeasuredSummary:
     plan, noise = make_plan(request), SeededNoise(seed)
     assert plan.marginals_event is not None
     query: Any = plan.marginals_event.query
-    counts = exact_histograms([(CELLS, None)], cells_of_schema(SCHEMA), query)
+    counts = exact_histograms([(CELLS, None)], cells_of_columns(SCHEMA.encoded_columns), query)
     marginals = measure_vector(counts, plan.marginals_event, noise)
     encoding = grouped_encoding(SCHEMA, marginals, plan.event)
     gram = exact_gram([(CELLS, None)], encoding, plan.event.layout, no_projection(Encoding(SCHEMA)))

@@ -30,6 +30,7 @@ from dpcore.inference.functionals import NotIdentifiedError
 from dpcore.inference.intervals import Estimand, Interval
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import PrivateGram, exact_gram, gram_sum, measure_gram, measure_vector
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import exact_histograms, histograms_query
 from dpcore.measurements.measurement_frame import Directions, Frame
 from dpcore.measurements.noise_law import ROTATION_INVARIANT, NoiseCovariance, draw_gram_noise, noise_facts
@@ -42,7 +43,6 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema, Role
-from dpcore.synthesis.copula.generator import cells_of_schema
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -490,7 +490,7 @@ def histogram_releases(budget: Budget, count: int) -> Iterator[ReleaseInference]
     name = "histogram-gaussian" if isinstance(budget, Rho) else "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, R1, budget)
     groups = event_of("gaussian", layout, budget if isinstance(budget, Rho) else CONCENTRATED)
-    exact = exact_histograms([(CELLS, None)], cells_of_schema(SCHEMA), query)
+    exact = exact_histograms([(CELLS, None)], cells_of_columns(SCHEMA.encoded_columns), query)
     total, codes = GramSum(layout), np.asarray(CELLS["ill"], dtype=np.int64)
     total.add(integer_records(np.zeros((ROWS, 4)), None, layout, classes=codes), codes)
     for _ in range(count):

@@ -16,7 +16,7 @@ from support.dpcore.strategies import as_cells, rows_of, schema_with
 from dpcore.accounting import Rho
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.measurements.group_encoding import GroupedEncoding, contrasts
-from dpcore.measurements.groups import group_columns
+from dpcore.measurements.groups import cells_of_columns, group_columns
 from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.sensitivity import gram_frobenius, gram_nuclear
@@ -25,7 +25,6 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.records.binning import UNCOUNTED
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import MISSING, Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
-from dpcore.synthesis.copula.generator import cells_of_schema
 
 SCHEMA = schema_with(target=True, label=True)
 WIDTH, ROOM = 40, 1.0
@@ -34,7 +33,7 @@ Blocks = NDArray[np.object_]
 
 def marginals_of(schema: RecordSchema, cells: Cells, rho: Fraction, seed: int) -> ReleasedVector:
     query = histograms_query(schema.encoded_columns)
-    counts = count_cells([(cells, None)], cells_of_schema(schema), query)
+    counts = count_cells([(cells, None)], cells_of_columns(schema.encoded_columns), query)
     event = HISTOGRAM_GAUSSIAN.calibrate(query, Neighbours.REPLACE_ONE, Rho(rho))
     return measure_vector(PrivateVector(query, counts), event, SeededNoise(seed))
 
@@ -49,7 +48,7 @@ def encoding_of(
     seed: int = 1,
 ) -> GroupedEncoding:
     marginals = marginals_of(schema, cells, rho, seed)
-    groups = group_columns(marginals, cells_of_schema(schema), least=least, coordinates=width)
+    groups = group_columns(marginals, cells_of_columns(schema.encoded_columns), least=least, coordinates=width)
     return GroupedEncoding(schema, groups, width, room=ROOM)
 
 

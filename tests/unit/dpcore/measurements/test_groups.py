@@ -157,7 +157,7 @@ def test_a_column_with_few_cells_may_keep_every_one() -> None:
 
 
 def test_the_first_rule_stays_as_it_published() -> None:
-    assert GROUPINGS[1] == Grouping(room=1.0, constant=10)
+    assert GROUPINGS[1] == Grouping(room=1.0, constant=10, round_edges=False, gradual=False)
     now = released([NUMBER], {"number": skewed(20_000)})
     first = replace(now, event=replace(now.event, query=replace(histograms_of(now), grouping=1)))
     assert now.event.query.as_json()["grouping"] == GROUPING
@@ -166,7 +166,7 @@ def test_the_first_rule_stays_as_it_published() -> None:
     assert query_from_json(now.event.query.as_json()) == now.event.query
     old, new = (group_columns(m, [ColumnCells(NUMBER)], least=20.0, coordinates=1000)[0].size for m in (first, now))
     assert old <= 11
-    assert new > 14
+    assert new > old, "the number that loses least is larger for so many units"
 
 
 def test_groups_end_at_public_breaks() -> None:

@@ -18,16 +18,16 @@ from support.dpcore.strategies import FEATURES, LABEL, as_cells, rows_of, schema
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import ReleasedVector, measure_vector, measurement_from_json
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import count_cells, exact_histograms, histograms_query
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.registry import cost_of
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, HISTOGRAM_LAPLACE, PrivateVector, VectorEvent
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.schema import MISSING, UNKNOWN, Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
-from dpcore.synthesis.copula.generator import cells_of_schema
 
 SCHEMA = schema_with(target=True, label=True)
-COLUMNS = cells_of_schema(SCHEMA)
+COLUMNS = cells_of_columns(SCHEMA.encoded_columns)
 
 
 def query_of(most_rows: int = 1) -> HistogramsQuery:
@@ -223,7 +223,7 @@ def test_one_column_of_one_cell_can_be_counted() -> None:
     """Integers between 0.2 and 1.9: the only one is 1."""
     column = IntervalColumn(name="one", kind=Kind.INTEGER, lower=0.2, upper=1.9)
     schema = RecordSchema((column,))
-    columns, query = cells_of_schema(schema), histograms_query(schema.encoded_columns)
+    columns, query = cells_of_columns(schema.encoded_columns), histograms_query(schema.encoded_columns)
     assert count_cells([({"one": np.array([1.0, np.nan, 7.0])}, None)], columns, query) == [3 * GRID * query.weights[0]]
 
 

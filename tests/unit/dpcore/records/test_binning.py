@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from support.dpcore.samplers import generator
 from support.dpcore.strategies import FEATURES, TARGET, hostile_cell
 
-from dpcore.records.binning import CELLS_PER_OCTAVE, EQUAL_CELLS, MOST_WHOLE_CELLS, OCTAVES, UNCOUNTED, ColumnCells
+from dpcore.records.binning import (
+    CELLS_PER_OCTAVE,
+    EQUAL_CELLS,
+    MOST_WHOLE_CELLS,
+    OCTAVES,
+    ROUND_AMOUNTS,
+    UNCOUNTED,
+    ColumnCells,
+)
 from dpcore.records.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn
 
 BOUNDS = [
@@ -105,8 +113,37 @@ def test_few_whole_numbers_have_a_cell_each(lower: float, upper: float, count: i
     assert cells.codes(whole).tolist() == list(range(count))
 
 
-def test_no_cell_is_wider_than_a_64th_of_the_bounds_and_amounts_are_told_to_a_tenth() -> None:
+def test_no_cell_is_wider_than_a_64th_of_the_bounds_and_amounts_are_told_to_a_sixth() -> None:
     cells = ColumnCells(interval(Kind.NUMERIC, 0.0, 1e6))
+    widths, low = np.diff(cells.edges), cells.edges[:-1]
+    assert widths.max() <= 1e6 / EQUAL_CELLS
+    amounts = low >= 1e6 * 2.0**-OCTAVES
+    assert (widths[amounts][1:] / low[amounts][1:]).max() <= 1 / 6 + 1e-9
+    assert cells.count < 5 / 2 * EQUAL_CELLS + len(ROUND_AMOUNTS) * math.ceil(OCTAVES * math.log10(2)) + 4
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 1e6), (-7_300.0, 99_999.0), (0.0, 1.0), (-0.004, 0.03)])
+def test_cells_of_amounts_begin_where_people_write_round_numbers(lower: float, upper: float) -> None:
+    """Numbers are compared as they are read from text, so no edge lies beside the number that is meant."""
+    cells = ColumnCells(interval(Kind.NUMERIC, lower, upper))
+    edges, least = set(cells.edges.tolist()), max(-lower, upper) * 2.0**-OCTAVES
+    written = [
+        float(f"{sign}{digit}e{power}") for sign in ("", "-") for digit in range(1, 10) for power in range(-7, 7)
+    ]
+    inside = [number for number in written if lower < number < upper and abs(number) >= least]
+    assert inside
+    assert [number for number in inside if number not in edges] == []
+    inner = [edge for edge in cells.edges[1:-1].tolist() if abs(edge) > 1e-300]
+    assert inner == [float(f"{edge:.2e}") for edge in inner]
+
+
+def test_cells_far_from_zero_begin_at_round_numbers_too() -> None:
+    assert ColumnCells(interval(Kind.NUMERIC, 1_900.0, 2_030.0)).edges.tolist() == [*range(1_900, 2_031, 2)]
+
+
+def test_no_cell_was_wider_than_a_64th_of_the_bounds_and_amounts_were_told_to_a_tenth() -> None:
+    """The cells of the first releases, which audits need."""
+    cells = ColumnCells(interval(Kind.NUMERIC, 0.0, 1e6), round_edges=False)
     widths, low = np.diff(cells.edges), cells.edges[:-1]
     assert widths.max() <= 1e6 / EQUAL_CELLS * (1 + 1e-9)
     amounts = low >= 1e6 * 2.0**-OCTAVES

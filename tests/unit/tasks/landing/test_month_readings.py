@@ -22,6 +22,7 @@ from support.tasks.landing.readings import SPEC_TEXT, SUM, table
 
 from dpcore.errors import LandingError
 from dpcore.measure import PrivateGram, gram_sum, measure_gram
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import count_cells
 from dpcore.measurements.projection import no_projection
 from dpcore.mechanisms.queries import HistogramsQuery
@@ -29,7 +30,6 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.planning.plan import Plan
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
-from dpcore.synthesis.copula.generator import cells_of_schema
 from tasks.draw_once import add_counts
 from tasks.landing import fragments
 from tasks.landing.cells import cells_of
@@ -286,7 +286,7 @@ def all_sums(folder: Path, rows: pa.Table, unit: str) -> Iterator[str]:
     assert marginals.marginals_event is not None
     query = marginals.marginals_event.query
     assert isinstance(query, HistogramsQuery)
-    counted = partial(count_cells, columns=cells_of_schema(marginals.schema), query=query)
+    counted = partial(count_cells, columns=cells_of_columns(marginals.schema.encoded_columns), query=query)
     yield json.dumps(found.total("marginals", marginals.schema, counted, add_counts))
     chunks = [shares for _, shares in found.chunks(plan.schema)]
     yield json.dumps([share for shares in chunks if shares is not None for share in shares.tolist()])

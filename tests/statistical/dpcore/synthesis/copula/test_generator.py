@@ -19,6 +19,7 @@ from dpcore.measure import (
     measure_vector,
     measurement_from_json,
 )
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -41,7 +42,7 @@ from dpcore.records.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
+from dpcore.synthesis.copula.generator import Copula, grouped_encoding
 from dpcore.synthesis.generators import synthetic_rows
 
 ROWS = 20_000
@@ -94,7 +95,8 @@ def released(
     event, noise = plan.marginals_event, SeededNoise(seed)
     assert event is not None
     assert isinstance(event.query, HistogramsQuery)
-    marginals = measure_vector(exact_histograms([(cells, None)], cells_of_schema(schema), event.query), event, noise)
+    counts = exact_histograms([(cells, None)], cells_of_columns(schema.encoded_columns), event.query)
+    marginals = measure_vector(counts, event, noise)
     encoding = grouped_encoding(schema, marginals, plan.event)
     everything = Projection("none", encoding.width, encoding.width, None)
     gram = exact_gram([(cells, None)], encoding, plan.event.layout, everything)

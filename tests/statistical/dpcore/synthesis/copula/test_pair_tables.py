@@ -13,7 +13,7 @@ from support.dpcore.samplers import generator
 from dpcore.accounting import Rho
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.measurements.group_encoding import GroupedEncoding
-from dpcore.measurements.groups import group_columns
+from dpcore.measurements.groups import cells_of_columns, group_columns
 from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.gaussian import GAUSSIAN
@@ -21,7 +21,6 @@ from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
-from dpcore.synthesis.copula.generator import cells_of_schema
 from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
 
 R1 = Neighbours.REPLACE_ONE
@@ -57,10 +56,10 @@ def encoded(
     schema: RecordSchema, cells: Cells, *, rho: Fraction = SILENT, width: int, seed: int = 1
 ) -> GroupedEncoding:
     query = histograms_query(schema.encoded_columns)
-    exact = count_cells([(cells, None)], cells_of_schema(schema), query)
+    exact = count_cells([(cells, None)], cells_of_columns(schema.encoded_columns), query)
     event = HISTOGRAM_GAUSSIAN.calibrate(query, R1, Rho(rho))
     marginals = measure_vector(PrivateVector(query, exact), event, SeededNoise(seed))
-    groups = group_columns(marginals, cells_of_schema(schema), least=20.0, coordinates=width)
+    groups = group_columns(marginals, cells_of_columns(schema.encoded_columns), least=20.0, coordinates=width)
     return GroupedEncoding(schema, groups, width, room=1.0)
 
 
