@@ -64,7 +64,7 @@ class Grouping:
         units = max(float(counts.sum()), 1.0) / least
         if len(counts) <= FEW_CELLS:
             return max(2, math.ceil(units))
-        return max(2, round(GROUPS_PER_ROOT * math.cbrt(LEAST_DEVIATIONS * units)))
+        return max(2, round(groups_of_units(units)))
 
 
 FEW_CELLS = 16
@@ -85,6 +85,11 @@ The constants were chosen on the training rows of bank_marketing and credit_defa
 10, 14 and 20 groups, rooms of 0.7 to 2, and 6 or 10 coordinates per column. Records whose vectors are longer than the
 radius are clipped; in a room of 1 this distorted their tables more than the grouping does.
 """
+
+
+def groups_of_units(units: float) -> float:
+    """Return the number of groups with the least expected error, for so many times the least group size."""
+    return GROUPS_PER_ROOT * math.cbrt(LEAST_DEVIATIONS * units)
 
 
 def least_group_size(event: GramEvent, columns: int) -> float:

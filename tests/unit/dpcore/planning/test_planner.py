@@ -28,7 +28,16 @@ from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
-from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
+from dpcore.records.schema import (
+    IntervalColumn,
+    Kind,
+    Neighbours,
+    NominalColumn,
+    PrivacyUnit,
+    RecordSchema,
+    Role,
+    RowRule,
+)
 
 
 def wide_schema(levels: int = 200) -> RecordSchema:
@@ -347,6 +356,9 @@ def test_a_mixed_table_that_is_not_projected_is_left_to_the_copula_where_the_noi
         tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(3))
     )
     assert plan(projection="none", schema=numbers, expected_rows=10**6).generator == "gaussian"
+    label = NominalColumn(name="y", kind=Kind.CATEGORICAL, levels=("a", "b"), role=Role.LABEL)
+    labelled = replace(numbers, columns=(*numbers.columns, label))
+    assert plan(projection="none", schema=labelled, expected_rows=10**6).generator == "copula"
 
 
 def test_a_projection_that_is_left_open_is_chosen_from_public_constants_and_said() -> None:
@@ -367,6 +379,12 @@ def test_a_projection_that_is_left_open_is_chosen_from_public_constants_and_said
     assert chosen(schema=mixed, expected_rows=10**6, dimension=2) == ("ron", "mixture")
 
 
-def test_the_coordinates_of_a_copula_are_public() -> None:
-    plans = [plan(generator="copula", projection="none", expected_rows=rows) for rows in (10, 10**6)]
-    assert plans[0].event.layout == plans[1].event.layout
+def test_the_coordinates_of_a_copula_follow_from_public_figures_more_of_them_where_groups_can_be_fine() -> None:
+    few, many = (plan(generator="copula", projection="none", expected_rows=rows) for rows in (10, 10**7))
+    assert few.event.layout.dimension < many.event.layout.dimension
+    assert plan(generator="copula", projection="none", expected_rows=10**7).event.layout == many.event.layout
+    wide = RecordSchema(
+        tuple(IntervalColumn(name=f"x{i}", kind=Kind.INTEGER, lower=0.0, upper=9.0) for i in range(100))
+    )
+    least = {plan(schema=wide, projection="none", generator="copula", expected_rows=n).dimension for n in (10, 10**9)}
+    assert least == {400}, "where every column has the fewest, whatever the rows"
