@@ -2,8 +2,8 @@
 
 Every quantity is compared between measurement and table. The two may differ by the noise of the
 measurement and by the sampling error of the rows; a gap is inside if it is within the 95 % margin of
-both together. The sampling error is that of independent rows; rounded rows have less, so for them the
-margin is too wide rather than too narrow. Pairs are covariances of quantities of two columns, in the
+both together. The sampling error is that of independent rows; rounded rows have less or about as much, so for
+them the margin is too wide rather than too narrow. Pairs are covariances of quantities of two columns, in the
 measured coordinates and before any repair, so that distortions by a repair or by a model are visible.
 """
 

@@ -185,7 +185,7 @@ class RoundedGaussianRows:
 
 @dataclass(frozen=True, slots=True)
 class RoundedTableRows:
-    """Draws the rows of a copula such that their counts are the law's up to about a row."""
+    """Draws the rows of a copula such that counts of groups, and of their pairs, are close to the law's."""
 
     table: RoundedTable
 
@@ -274,7 +274,7 @@ def _under_rules(source: RowSource, schema: RecordSchema, propose: Propose) -> R
 
 
 def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
-    """Return the synthetic rows of a generator, drawn together such that shares and means are the law's."""
+    """Return the synthetic rows of a generator, drawn together such that shares and means are close to the law's."""
     source: RowSource
     if isinstance(generator, Copula):
         table = generator.law(seed)

@@ -23,7 +23,7 @@ from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle import codebook
 from tasks.bundle.record import _numerics, record_faults
 from tasks.bundle.registry_entry import NOT_STATED, build_deployment, deployment_text
-from tasks.bundle.sampling_text import SAMPLINGS
+from tasks.bundle.sampling_text import INDEPENDENT_ROWS, NO_SAMPLE, ROUNDED_GROUPS, ROUNDED_POINTS, sampling_words
 from tasks.report.cards import release_card
 from tasks.spec import load_spec, parse_spec
 from tasks.spec.plan import PlannedRelease
@@ -53,12 +53,21 @@ def test_record_and_codebook_say_how_rows_were_drawn(bundle: Path, record: dict[
     """Records of earlier versions do not, and their codebooks neither."""
     assert record["model"]["sampling"] == "rounded"
     assert json.loads((bundle / "model.json").read_text())["sampler"] == 2
-    assert json.loads((bundle / "codebook.json").read_text())["rows"] == SAMPLINGS["rounded"]
+    assert json.loads((bundle / "codebook.json").read_text())["rows"] == sampling_words(record["model"])
     schema = load_spec(bundle.parents[2] / "release.yaml").schema
     record["model"]["sampling"] = "independent"
-    assert codebook.build_codebook(schema, record)["rows"] == SAMPLINGS["independent"]
+    assert codebook.build_codebook(schema, record)["rows"] == INDEPENDENT_ROWS
     del record["model"]["sampling"]
     assert "rows" not in codebook.build_codebook(schema, record)
+
+
+@pytest.mark.parametrize("generator", ["copula", "gaussian", "supervised", "mixture", "lda"])
+def test_rounded_rows_are_called_close_to_the_model_only_where_they_are(generator: str):
+    """Shares of levels and pairs of columns come close under a copula alone."""
+    kept = ROUNDED_GROUPS if generator == "copula" else ROUNDED_POINTS
+    assert sampling_words({"generator": generator, "sampling": "rounded"}) == f"{kept} {NO_SAMPLE}"
+    assert sampling_words({"generator": generator, "sampling": "independent"}) == INDEPENDENT_ROWS
+    assert sampling_words({"generator": generator}) == INDEPENDENT_ROWS
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
