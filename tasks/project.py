@@ -34,7 +34,10 @@ def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """The projection that the plan asks for; measured and charged if it is private and bought apart."""
     projection, plan = _projection(run, grant), run.planned.plan
     few = plan.dimension if plan.variance_share is None else "as many as the released spectrum asks for"
-    log_public(f"chose the projection {plan.projection}: {projection.width} encoded coordinates to {few}")
+    measured = f"{projection.width} encoded coordinates to {few}"
+    if plan.marginals_event is not None:
+        measured = f"the columns' groups have {few} coordinates"
+    log_public(f"chose the projection {plan.projection}: {measured}")
     return projection
 
 

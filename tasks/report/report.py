@@ -84,7 +84,7 @@ def _rules_view(effect: dict[str, Any] | None) -> dict[str, Any] | None:
     if effect is None:
         return None
     moved = sorted(effect["shifts"], key=lambda column: -column["shift"])
-    return {**effect, "moved": moved[:MOST_MOVED], "most": moved[0]}
+    return {**effect, "moved": moved[:MOST_MOVED]}
 
 
 # -- budget and checks -------------------------------------------------------------

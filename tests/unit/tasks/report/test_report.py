@@ -174,7 +174,17 @@ def test_the_page_says_how_rows_were_drawn(sampling: str, told: str, apart: bool
     record["model"]["sampling"] = sampling
     text = Page(render_report(record)).text()
     assert told in text
-    assert ("these rows were drawn together and vary less" in text) == apart
+    assert ("these rows were drawn together, and their means and shares vary less" in text) == apart
+
+
+def test_coordinates_of_groups_are_not_counted_among_those_of_the_columns() -> None:
+    """A copula's groups have more coordinates than the encoded columns."""
+    record = checked_record()
+    record["model"]["projection"] |= {"kind": "none", "dimension": 100, "encoded_width": 19}
+    record["model"]["generator"] = "copula"
+    text = Page(render_report(record)).text()
+    assert "none, 100 coordinates of the columns' groups" in text
+    assert "100 of 19" not in text
 
 
 def test_rows_of_a_record_that_does_not_say_are_independent(clinic_page: Page) -> None:
