@@ -54,8 +54,17 @@ class BudgetExceededError(RefusedError):
     """The population's lifetime cap would be exceeded."""
 
 
+RELAX_CHECKS = "the budget stays spent; relax `checks` and run the same period again at no further cost"
+CORRECT_RULES = "the budget stays spent; correct `rules` and run the same period again at no further cost"
+"""Hints for a release of which a check, or drawing rows that obey its rules, failed."""
+
+
 class CheckFailedError(PrivacyError):
-    """A release's checks did not hold; its spend stands and nothing is published."""
+    """A release's checks did not hold; its spend stands and nothing is published. `hint` says what may help."""
+
+    def __init__(self, message: str, *, hint: str = "`dprelease history` shows what was spent") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class InterruptedReleaseError(PrivacyError):

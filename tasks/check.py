@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.errors import CheckFailedError
+from dpcore.errors import RELAX_CHECKS, CheckFailedError
 from dpcore.records.schema import RecordSchema
 from expectations.extremes import Extremes
 from expectations.released import DecidingCells, released_verdicts
@@ -43,7 +43,7 @@ def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: Syn
     checks = [*metric_checks(utility["metrics"], planned.spec.checks), *_table_checks(table, rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
-        raise CheckFailedError(f"checks failed: {', '.join(failed)}")
+        raise CheckFailedError(f"checks failed: {', '.join(failed)}", hint=RELAX_CHECKS)
     judged = [check for check in checks if check["threshold"] is not None or check["direction"] == "holds"]
     log_public(f"all {len(judged)} checks passed")
     return Outcome(rows, moments, projection, utility, checks)

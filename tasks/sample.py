@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.errors import CheckFailedError
+from dpcore.errors import RELAX_CHECKS, CheckFailedError
 from dpcore.synthesis.generators import SyntheticRows, generator_of, synthetic_rows
 from tasks.boundary import private_task
 from tasks.bundle.synthetic_table import rows_wanted
@@ -23,7 +23,12 @@ def sample_rows(planned: PlannedRelease, grant: Grant, measured: MeasuredMoments
     """
     count, minimum = rows_wanted(planned.spec, measured.moments), planned.spec.checks.min_rows
     if measured.moments.count < (minimum or 1) or count < 1:
-        least = "1, so there is nothing to draw rows from" if minimum is None else f"min_rows ({minimum})"
-        raise CheckFailedError(f"the noisy count is below {least}")
+        if minimum is not None and measured.moments.count >= 1:
+            raise CheckFailedError(f"the noisy count is below min_rows ({minimum})", hint=RELAX_CHECKS)
+        raise CheckFailedError(
+            "the noisy count is below 1, so there is nothing to draw rows from",
+            hint="the budget stays spent, and a further run of the period uses the same count; with more rows, or a "
+            "larger epsilon, this is rare",
+        )
     seed, generator = grant.seeds["sampling"], generator_of(planned.plan.schema, measured.moments, measured.projection)
     return synthetic_rows(planned.encoding, generator, count, seed, planned.spec.model.row_sampling)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dpcore.errors import CheckFailedError
+from dpcore.errors import RELAX_CHECKS, CheckFailedError
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.measurements.scores import Scorer, sum_scores, train_scorer
 from dpcore.mechanisms.queries import ScoreQuery
@@ -40,7 +40,7 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Synthe
     checks = [score_check(score, run.planned.spec.checks) for score in found]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
-        raise CheckFailedError(f"checks failed: {', '.join(failed)}")
+        raise CheckFailedError(f"checks failed: {', '.join(failed)}", hint=RELAX_CHECKS)
     scores = "; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found)
     log_public(f"measured the budgeted checks: {scores}")
     return replace(outcome, utility=outcome.utility | {"scores": found}, checks=[*outcome.checks, *checks])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import CheckFailedError
+from dpcore.errors import CORRECT_RULES, CheckFailedError
 from dpcore.records.rules.rule import broken_rows
 from dpcore.records.schema import Cells, Column, IntervalColumn, NominalColumn, RecordSchema
 from dpcore.synthesis.even_points import Chunk
@@ -44,7 +44,8 @@ def rules_effect(ruled: SyntheticRows, plain: SyntheticRows, schema: RecordSchem
     if ruled.rows > MOST_WORK * rate:
         raise CheckFailedError(
             f"the rules hold for {1 - redrawn:.1g} of the rows that are drawn, so that {ruled.rows:,} rows would take "
-            f"more than {MOST_WORK:.0e} draws; ask for fewer rows, or use the copula, which draws within rules"
+            f"more than {MOST_WORK:.0e} draws; ask for fewer rows, or use the copula, which draws within rules",
+            hint=CORRECT_RULES,
         )
     with_rules = _draw(ruled, max(LEAST_DRAWS, min(most, int(MOST_PROPOSALS * (1 - redrawn)))))
     shifts = {c.name: _shift(with_rules[c.name], without[c.name], c) for c in schema.columns}

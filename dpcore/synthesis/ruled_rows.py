@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import CheckFailedError
+from dpcore.errors import CORRECT_RULES, CheckFailedError
 from dpcore.noise.sources import bulk_generator
 from dpcore.records.binning import ColumnCells
 from dpcore.records.rules.allowed import allowed_cells, widest
@@ -119,7 +119,8 @@ def _require_rate(tried: Codes, obeying: Codes, needed: Codes) -> None:
         at_most = f"{rate:.1g}" if rate else f"less than 1 in {int(tried[hopeless].min()):,}"
         raise CheckFailedError(
             f"the rules hold for too little of the model: the share of draws that obey them is {at_most}, and below "
-            f"{LEAST_RATE:.1g} rows cannot be drawn; compare the rules with each other and with the columns' bounds"
+            f"{LEAST_RATE:.1g} rows cannot be drawn; compare the rules with each other and with the columns' bounds",
+            hint=CORRECT_RULES,
         )
 
 

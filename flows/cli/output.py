@@ -55,11 +55,7 @@ def leave(error: PrivacyError, *, as_json: bool) -> NoReturn:
 def _ending(error: PrivacyError) -> tuple[int, str, str]:
     again = "run the same period again: the release resumes, and nothing is drawn or charged twice"
     if isinstance(error, CheckFailedError):
-        return (
-            FAILED,
-            "check-failed",
-            "the budget stays spent; relax `checks` and run the same period again at no further cost",
-        )
+        return FAILED, "check-failed", error.hint
     if isinstance(error, InterruptedReleaseError):
         return INTERRUPTED, "interrupted", again
     return INTERNAL, "internal-error", again

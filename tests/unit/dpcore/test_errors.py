@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from dpcore.errors import (
+    RELAX_CHECKS,
     BudgetExceededError,
     CheckFailedError,
     LandingError,
@@ -31,6 +32,12 @@ def test_checks_and_faults_are_no_refusals() -> None:
     for error in (CheckFailedError, StageFailedError):
         assert issubclass(error, PrivacyError)
         assert not issubclass(error, RefusedError)
+
+
+def test_a_failed_check_survives_pickling_with_what_may_help() -> None:
+    failed = pickle.loads(pickle.dumps(CheckFailedError("checks failed: mean_gap", hint=RELAX_CHECKS)))  # noqa: S301
+    assert (str(failed), failed.hint) == ("checks failed: mean_gap", RELAX_CHECKS)
+    assert "checks" not in CheckFailedError("the audit failed").hint
 
 
 def test_a_redacted_fault_survives_pickling_with_its_stage() -> None:
