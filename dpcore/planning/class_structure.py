@@ -17,6 +17,15 @@ STRONG_DIRECTION = 0.3
 """The largest share of the total variance that the leading direction of a table usually has."""
 
 
+def about(number: float, digits: int = 2) -> str:
+    """Return a figure with few digits for a sentence, large ones in full.
+
+    >>> about(0.0782), about(3.31), about(217.4), about(1234)
+    ('0.078', '3.3', '220', '1,200')
+    """
+    return f"{float(f'{number:.{digits}g}'):,g}"
+
+
 class Structure(StrEnum):
     """What is estimated: a covariance of each class, one that all classes share, or column variances only."""
 
@@ -48,7 +57,8 @@ class StructureInputs:
 
 def choose_structure(scale: StructureInputs) -> tuple[Structure, str]:
     """Return the structure and the reason for it."""
-    ratio = f"the average eigenvalue of a class is about {scale.block_signal_to_noise:.2g} times the noise on its block"
+    ratio = f"the average eigenvalue of a class is about {about(scale.block_signal_to_noise)} times the noise "
+    ratio += "on its block"
     if scale.block_signal_to_noise >= LEAST_BLOCK_SIGNAL:
         return Structure.BLOCKS, f"class blocks, which together cost as much as one block; {ratio}"
     if scale.direction_signal_to_noise >= 1:
@@ -56,5 +66,5 @@ def choose_structure(scale: StructureInputs) -> tuple[Structure, str]:
     return (
         Structure.DIAGONAL,
         "class means and the columns' own variances; even the strongest direction of all rows together is expected "
-        f"to be only about {scale.direction_signal_to_noise:.2g} times the noise",
+        f"to be only about {about(scale.direction_signal_to_noise)} times the noise",
     )

@@ -108,7 +108,8 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
         reasons=(
             *reasons,
             "generator copula: a histogram measures every column, and one Gram matrix of the columns' groups measures "
-            "the dependence between columns; its class blocks together cost as much as one block",
+            "the dependence between columns"
+            + ("; its class blocks together cost as much as one block" if schema.class_count > 1 else ""),
             f"the histograms take {float(share):g} of the budget"
             + ("" if request.allocation is None else ", as the specification says"),
             f"the groups of {len(columns)} columns have {width} coordinates, a number that is fixed before anything is "

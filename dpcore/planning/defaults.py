@@ -22,7 +22,7 @@ from fractions import Fraction
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.mechanisms.expected_noise import operator_noise
 from dpcore.planning.allocation import FRAME_SHARES, budget_kind, moments_budgets, shares_of
-from dpcore.planning.class_structure import STRONG_DIRECTION
+from dpcore.planning.class_structure import STRONG_DIRECTION, about
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
 from dpcore.planning.forecast import LEAST_SIGNAL, column_noise, expected_signal
 from dpcore.planning.generator_choice import choose_generator
@@ -90,7 +90,8 @@ def _given_radius(request: PlanRequest) -> Fraction | str:
 def _of_copula(request: PlanRequest, reasons: list[str]) -> PlanRequest:
     """Return the request of a copula, which has neither a projection nor a radius where they are left out."""
     if request.projection == PLANNED and request.dimension == AUTO:
-        why = "keeps every column" if request.generator == COPULA else "suits this table: it is mixed and large enough"
+        suits = "suits this table: it has levels or whole numbers, and enough rows"
+        why = "keeps every column" if request.generator == COPULA else suits
         reasons.append(f"projection none: generator copula {why}")
         request = replace(request, projection="none")
     elif request.projection == PLANNED:
@@ -121,17 +122,19 @@ def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
         return replace(request, projection="ron")
     table = _MeasuredTable.of(replace(request, projection="none"))
     low, high = 1, table.encoding.feature_width
-    whole = f"all {high} coordinates, measured together, leave the strongest direction of a usual table about "
-    whole += f"{table.strength(high)[0]:.2g} times the noise"
-    if table.is_clear(high):
+    fills = request.radius == AUTO or request.normalise
+    filled = "" if fills else ", if its points fill the ball in which they are measured"
+    whole = f"all {high} coordinates, measured together, leave" if high > 1 else "the one coordinate leaves"
+    whole += f" the strongest direction of a usual table about {about(table.strength(high)[0])} times the noise{filled}"
+    if high == 1 or table.is_clear(high):
         reasons.append(f"projection none: {whole}")
         return replace(request, projection="none")
     while low < high:  # strength and average fall with the number of coordinates
         middle = (low + high + 1) // 2
         low, high = (middle, high) if table.is_clear(middle) else (low, middle - 1)
+    fewer = f"{low} random directions leave" if low > 1 else "one random direction leaves"
     reasons.append(
-        f"projection ron: {whole}, too little for so many; {low} random directions leave it about "
-        f"{table.strength(low)[0]:.2g} times"
+        f"projection ron: {whole}, too little for so many; {fewer} it about {about(table.strength(low)[0])} times"
     )
     return replace(request, projection="ron", dimension=low)
 

@@ -131,8 +131,9 @@ def _dimension(content: dict[str, Any]) -> str:
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
+    from dpcore.planning.class_structure import about
     from dpcore.planning.forecast import LEAST_SIGNAL
-    from tasks.spec.relations import at_most, in_words
+    from tasks.spec.relations import at_least, at_most, in_words
 
     error = content["expected_error"]
     rows = {
@@ -144,8 +145,9 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
         "budget split": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
         "noise of a mean": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
-        "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue divided by the noise's operator norm)",
-        "foreseen signal": f"{content['signal']:.3g} (below {LEAST_SIGNAL:g} a release is mostly noise)",
+        "signal to noise": f"{about(error['signal_to_noise'], 3)} (average eigenvalue divided by the noise's operator "
+        "norm)",
+        "foreseen signal": f"{at_least(content['signal'], 3)} (below {LEAST_SIGNAL:g} a release is mostly noise)",
         "gain over loss": f"{error['sir']:.3g} (noise saved by projecting, divided by the variance lost)"
         if "sir" in error
         else "",
@@ -249,9 +251,10 @@ def _duration(present: Alternative) -> str:
 
 
 def _show_alternatives(out: Console, outlook: Outlook) -> None:
-    wide = outlook.plan.encoded_width
+    widths = {other.plan.encoded_width for other in outlook.alternatives}
+    of = f"of {widths.pop()}" if len(widths) == 1 else "measured"  # a copula's groups have coordinates of their own
     names = ("epsilon", "releases", "last one", "mean noise", "share noise", "signal to", "coordinates")
-    units = ("per release", "left", "", "% of range", "points", "noise", f"of {wide}")
+    units = ("per release", "left", "", "% of range", "points", "noise", of)
     result = _figures_table("forecast for other values of epsilon", *names)
     result.add_row(*(f"[dim]{unit}[/]" for unit in units))
     for other in outlook.alternatives:
@@ -263,13 +266,14 @@ def _show_alternatives(out: Console, outlook: Outlook) -> None:
 
 
 def _alternative_row(other: Alternative) -> list[str]:
+    from dpcore.planning.class_structure import about
     from tasks.spec.relations import at_most
 
     content = other.as_json()
     error = content["expected_error"]
     last = other.lasts_until or ("-" if other.months is not None else "> 50 years")
     sizes = (error.get("mean_percent_of_range"), error.get("share_points"), error["signal_to_noise"])
-    shown = ["-" if size is None else f"{size:.2g}" for size in sizes]
+    shown = ["-" if size is None else about(size) for size in sizes]
     left = "no end" if other.releases_left is None else str(other.releases_left)
     last = "-" if other.releases_left is None else last
     return [at_most(other.epsilon), left, last, *shown, str(content["dimension"])]

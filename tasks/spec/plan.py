@@ -17,7 +17,7 @@ from dpcore.records.schema import Role
 from tasks.spec import ReleaseSpec
 from tasks.spec.modelling import ModelSpec
 from tasks.spec.privacy import MOST_EPSILON, Windows
-from tasks.spec.relations import Figures, at_most, relation_figures
+from tasks.spec.relations import Figures, at_least, at_most, relation_figures
 from tasks.workspace.redaction import ErrorBoundary
 
 ENLARGED = tuple(Fraction(factor) for factor in ("1.25", "1.6", "2", "2.5", "3.2", "4", "5", "7", "10", "20", "50"))
@@ -103,8 +103,9 @@ def noise_refusal(spec: ReleaseSpec, plan: Plan) -> SpecError | None:
     if signal >= LEAST_SIGNAL or spec.model.accept_noise:
         return None
     remedies = [*_quieter_models(spec), *_larger_figures(spec), "declare fewer columns or categories"]
+    foreseen = f"its signal is foreseen to be {at_least(signal, 2)}, below {LEAST_SIGNAL:g}"
     return SpecError(
-        f"the release would be mostly noise: its signal is foreseen to be {signal:.2g}, below {LEAST_SIGNAL:g}",
+        f"the release would be mostly noise: {foreseen}",
         rule="mostly-noise",
         where="model.accept_noise",
         hint=f"{'; or '.join(remedies)}; or accept it with `accept_noise: true`",
@@ -124,13 +125,14 @@ def _quieter_models(spec: ReleaseSpec) -> list[str]:
 def _larger_figures(spec: ReleaseSpec) -> list[str]:
     """Which larger epsilon, and which larger number of rows, would be enough by itself."""
     privacy, rows = spec.privacy, spec.expected_rows
+    units = "persons" if privacy.unit.person and privacy.unit.rows == "weight" else "rows"
     epsilons = (nice_below(factor * privacy.epsilon) for factor in ENLARGED if factor * privacy.epsilon <= MOST_EPSILON)
     enough = next((e for e in epsilons if _is_clear(_with_epsilon(spec, e))), None)
     counts = (int(nice_below(factor * rows)) for factor in ENLARGED)
     many = next((n for n in counts if n > rows and _is_clear(spec.model_copy(update={"expected_rows": n}))), None)
     return [
         *([f"raise `privacy.epsilon` to about {float(enough):g}"] if enough is not None else []),
-        *([f"release about {many:,} rows at a time, such as those of several months"] if many is not None else []),
+        *([f"release about {many:,} {units} at a time, such as those of several months"] if many is not None else []),
     ]
 
 

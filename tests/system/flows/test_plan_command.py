@@ -325,6 +325,26 @@ def test_the_year_fits_with_the_epsilon_that_is_named_and_with_no_larger_one(
     assert steward.plan()["cap_reached"] is not None
 
 
+def test_coordinates_of_another_generator_are_not_counted_among_those_of_the_present_one(steward: Steward) -> None:
+    """With a larger epsilon this table goes to a copula, whose groups have more coordinates than the columns."""
+    assert f"of {steward.plan()['encoded_width']}" in steward.shown().splitlines()[_unit_line(steward)]
+    path = steward.folder / "release.yaml"
+    path.write_text(
+        "name: loans\nsource: {path: landing/*.csv}\n"
+        "privacy: {population: p, epsilon: 0.5, lifetime: {epsilon: 5}}\nexpected_rows: 4000\ncolumns:\n"
+        + "".join(f"  - {{name: {name}, kind: integer, bounds: [0, 60]}}\n" for name in ("age", "items", "days"))
+        + "  - {name: branch, kind: categorical, categories: [a, b, c, d]}\n"
+        + '  - {name: late, kind: categorical, categories: ["no", "yes"], role: label}\n'
+    )
+    dimensions = [other["dimension"] for other in steward.plan()["alternatives"]]
+    assert min(dimensions) <= steward.plan()["encoded_width"] < max(dimensions)
+    assert steward.shown().splitlines()[_unit_line(steward)].split()[-1] == "measured"
+
+
+def _unit_line(steward: Steward) -> int:
+    return next(index for index, line in enumerate(steward.shown().splitlines()) if line.startswith("per release"))
+
+
 def test_alternatives_above_the_cap_are_not_offered(steward: Steward) -> None:
     steward.edit({"lifetime: {epsilon: 12.0": "lifetime: {epsilon: 1.6"})
     assert [other["epsilon"] for other in steward.plan()["alternatives"]] == [0.25, 0.5, 0.75, 1, 1.5]

@@ -106,6 +106,23 @@ def test_parts_of_the_budget_for_a_frame_ask_for_one() -> None:
     assert {"radius", "centre", "spread"} < plan(schema=numbers(4), allocation=split, **FREE).events.keys()
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"schema": numbers(1), "expected_rows": 10**6}, "the one coordinate leaves the strongest direction"),
+        ({"schema": numbers(1), "expected_rows": 3}, "projection none: the one coordinate leaves"),
+        ({"schema": numbers(3), "expected_rows": 30}, "one random direction leaves it about"),
+        ({"schema": numbers(4), "radius": Fraction(1)}, "times the noise, if its points fill the ball"),
+        ({"schema": LEVELS, "expected_rows": 10**5}, "it has levels or whole numbers, and enough rows"),
+    ],
+)
+def test_reasons_say_what_is_measured_in_plain_figures(changes: dict[str, Any], says: str) -> None:
+    words = "\n".join(plan(**(FREE | changes)).reasons)
+    assert says in words
+    assert "e+0" not in words
+    assert "class blocks" not in words, "there are no classes"
+
+
 def test_a_dimension_that_is_given_is_that_of_a_random_projection() -> None:
     planned = plan(schema=numbers(4), dimension=2, **FREE)
     assert (planned.projection, planned.dimension, planned.dimension_rule) == ("ron", 2, "given")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -189,6 +190,21 @@ def test_what_is_foreseen_to_be_mostly_noise_is_refused_with_what_would_help(tab
     assert "accept_noise: true" in refusal.value.hint
     accepted = parse_spec(written(table, "pure", model | {"accept_noise": True}, rows=40))
     assert plan_run(accepted) == plan_release(parse_spec(text)), "accepting it changes nothing about it"
+
+
+def test_a_signal_just_below_the_least_is_not_rounded_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.spec.plan.expected_signal", lambda _: 1.999)
+    with pytest.raises(SpecError, match=r"foreseen to be 1\.9, below 2"):
+        plan_run(parse_spec(written("numbers", "pure", {}, rows=40)))
+
+
+@pytest.mark.parametrize(("unit", "counted"), [("row", "rows"), ({"person": "who"}, "persons")])
+def test_a_refusal_counts_what_expected_rows_counts(unit: Any, counted: str) -> None:
+    content = yaml.safe_load(written("numbers", "pure", {}, rows=40))
+    content["privacy"]["unit"] = unit
+    with pytest.raises(SpecError) as refusal:
+        plan_run(parse_spec(yaml.safe_dump(content)))
+    assert re.search(rf"release about [0-9,]+ {counted} at a time", refusal.value.hint)
 
 
 def test_every_figure_that_would_help_helps() -> None:
