@@ -225,7 +225,8 @@ class ModelSpec(Section):
     accept_noise: bool | None = Field(
         default=None,
         description="Whether to release what is foreseen to be mostly noise. Without `true`, `dprelease run` refuses "
-        "it before anything is reserved, with what would help, and `dprelease plan` says so.",
+        "it before anything is reserved, with what would help, and `dprelease plan` says so. The check "
+        "`signal_to_noise` judges what was measured, with this key or without it.",
     )
 
     @field_validator("accept_noise")
