@@ -282,7 +282,8 @@ def _read_breaks(value: Any, kind: Kind, timezone: str, bounds: tuple[float, flo
     points = tuple(as_ticks(point, kind, timezone) for point in value)
     for index, (before, point) in enumerate(pairwise((bounds[0], *points))):
         if not before < point < bounds[1]:
-            refuse("breaks-order", f"the break {shown(value[index])} is not above the one before it, or outside", hint)
+            message = f"the break {shown(value[index])} is not above the one before it, or not inside the bounds"
+            refuse("breaks-order", message, hint)
     return points
 
 

@@ -84,6 +84,8 @@ def truth_of(term: Term) -> Condition:
     if isinstance(term, LevelTerm) and term.column.kind is Kind.BOOLEAN:
         return level_in(term.column, (1,))
     hint = "compare it, as in `age < 15`; only a boolean column is a condition by itself"
+    if isinstance(term, TruthTerm):
+        return refuse("rule-not-a-condition", "TRUE or FALSE alone says nothing about a row", hint)
     return refuse("rule-not-a-condition", f"{words_of(term)} is not true or false", hint)
 
 
