@@ -325,6 +325,11 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
     return np.maximum(blocks * variance + between, 0.0)
 
 
+def relation_noise(measured: CopulaSummary) -> Floats:
+    """Return the standard deviation of the noise on the covariance of every two quantities, as a copula measures it."""
+    return _copula_pairs(measured).noise
+
+
 def _copula_pairs(measured: CopulaSummary) -> PairCovariances:
     """Estimate pairs from the pair tables of groups, whose contrasts have known noise."""
     readable, sums, tables = readable_map(measured.encoding)[1], measured.sums, measured.mixture.tables

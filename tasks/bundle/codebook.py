@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.evaluation.copula_fit import measured_summary
+from dpcore.evaluation.copula_fit import CopulaSummary, measured_summary
+from dpcore.evaluation.goodness_of_fit import relation_noise
 from dpcore.evaluation.utility import readable_map
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -174,14 +176,22 @@ def _relation_limit(
 def relation_margins(
     encoding: Encoding, moments: NoisyMoments, projection: Projection, level: float
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """Bound how far noise of the given operator norm per record can move each correlation of two quantities."""
+    """Bound how far noise can move each correlation of two quantities, for all of them at once.
+
+    `level` is the operator norm of the noise per record. It says nothing about a copula, which measures groups in
+    coordinates of their own: there every pair has its own noise, and all stay within the bound in 95 of 100 releases.
+    """
     names, matrix = readable_map(encoding)
-    sums = measured_summary(encoding, moments, projection).sums
+    summary = measured_summary(encoding, moments, projection)
+    sums = summary.sums
     total = max(float(sums.counts.sum()), 1.0)
     mean = matrix @ sums.mean
     variance = np.einsum("ij,jk,ik->i", matrix, sums.seconds.sum(axis=0) / total, matrix) - mean**2
     lengths = np.linalg.norm(matrix, axis=1)
     unsure = level * np.outer(lengths, lengths)
+    if isinstance(summary, CopulaSummary):
+        count = max(len(names) * (len(names) - 1) // 2, 1)
+        unsure = NormalDist().inv_cdf(1 - 0.025 / count) * relation_noise(summary)
     spread = np.sqrt(np.maximum(variance, 1e-18))
     margins: NDArray[np.float64] = unsure / np.outer(spread, spread)
     return names, margins
