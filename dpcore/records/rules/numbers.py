@@ -162,6 +162,11 @@ class Arithmetic:
         if left is None or right is None:
             return None
         (a, b), (c, d) = left, right
+        with np.errstate(all="ignore"):
+            return self._line_of(column, a, b, c, d)
+
+    def _line_of(self, column: str, a: Numbers, b: Numbers, c: Numbers, d: Numbers) -> Line | None:
+        """The line out of a x + b on the left and c x + d on the right."""
         if self.operator in ("+", "-"):
             sign = 1 if self.operator == "+" else -1
             return a + sign * c, b + sign * d
@@ -202,6 +207,8 @@ class DatePart:
     part: str
     operand: Number
     ticks_per_day: float
+    stated: bool = False
+    """Whether a record states the ticks, because the kinds of the operand's columns do not tell them."""
 
     def value(self, cells: Cells) -> Numbers:
         """The part of each date."""
@@ -228,8 +235,9 @@ class DatePart:
         return self.operand.columns()
 
     def as_json(self) -> object:
-        """The part and the date."""
-        return [self.part, self.operand.as_json()]
+        """The part, the date and, where they are stated, the ticks in a day."""
+        more = [self.ticks_per_day] if self.stated else []
+        return [self.part, self.operand.as_json(), *more]
 
 
 MOST_DAYS = 3_650_000.0

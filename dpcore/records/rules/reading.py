@@ -21,7 +21,7 @@ def condition_from_json(tree: Any, columns: Columns) -> Condition:
     """
     operator, *parts = tree
     match operator:
-        case "and" | "or":
+        case "and" | "or" if parts:
             return Both(operator, tuple(condition_from_json(part, columns) for part in parts))
         case "not":
             (part,) = parts
@@ -58,9 +58,8 @@ def number_from_json(tree: Any, columns: Columns) -> Number:
             left, right = (number_from_json(part, columns) for part in parts)
             return Arithmetic(operator, left, right)
         case "year" | "month" | "day":
-            (inner,) = parts
-            operand = number_from_json(inner, columns)
-            return DatePart(operator, operand, ticks_per_day(operand, columns))
+            inner, *stated = parts
+            return date_part(operator, number_from_json(inner, columns), columns, *map(float, stated))
     raise ValueError("no such number")
 
 
@@ -96,6 +95,12 @@ def same_level(left: NominalColumn, right: NominalColumn) -> SameLevel:
 def is_null(column: Column) -> IsNull:
     """The cell is missing."""
     return IsNull(column.name, isinstance(column, NominalColumn))
+
+
+def date_part(part: str, operand: Number, columns: Columns, ticks: float | None = None) -> DatePart:
+    """A part of a date or time; the ticks in a day are given where the operand's columns do not tell them."""
+    told = ticks_per_day(operand, columns)
+    return DatePart(part, operand, told) if ticks in (None, told) else DatePart(part, operand, float(ticks), True)
 
 
 def ticks_per_day(operand: Number, columns: Columns) -> float:

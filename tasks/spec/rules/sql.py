@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcore.records.rules.conditions import Both, Condition, Not
-from dpcore.records.rules.numbers import Constant, DatePart
-from dpcore.records.rules.reading import DAY_MICROSECONDS, is_null, level_in
+from dpcore.records.rules.numbers import Constant
+from dpcore.records.rules.reading import DAY_MICROSECONDS, date_part, is_null, level_in
 from dpcore.records.schema import Column, Kind
 from tasks.spec.refusals import refuse, shown, suggestion
 from tasks.spec.rules.terms import (
@@ -234,7 +234,8 @@ class _Reader:
         moment = self.term(node)
         if not isinstance(moment, NumberTerm) or moment.type not in (DATE, TIME):
             refuse("rule-types", f"{words_of(moment)} has no {part}", "extract it from a column of dates or times")
-        return NumberTerm(DatePart(part, moment.number, 1.0 if moment.type == DATE else DAY_MICROSECONDS), NUMBER, True)
+        ticks = 1.0 if moment.type == DATE else DAY_MICROSECONDS
+        return NumberTerm(date_part(part, moment.number, self._columns, ticks), NUMBER, True)
 
     def _days(self, node: Any) -> Term:
         """DATEDIFF(a, b): the days from b to a."""

@@ -190,3 +190,9 @@ def test_numbers_with_decimals_are_equal_up_to_rounding_and_no_further():
     cells = {"p": np.array([0.3, 0.3, 0.3]), "q": np.array([0.2, 0.2 + 1e-12, 0.2 + 1e-6])}
     assert 0.2 + 0.1 != 0.3, "floating point"
     assert broken_rows([equal], cells).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("operator", ["and", "or"])
+def test_a_record_joins_at_least_one_condition(operator):
+    with pytest.raises(ValueError, match="no such condition"):
+        condition_from_json([operator], BY_NAME)

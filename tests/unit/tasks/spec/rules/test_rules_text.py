@@ -241,6 +241,21 @@ def test_a_record_gives_the_same_rules_without_a_parser():
     assert again.as_public_json() == spec.as_public_json()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXTRACT(YEAR FROM seen) >= EXTRACT(YEAR FROM TIMESTAMP '2001-01-01 00:00')",
+        "EXTRACT(YEAR FROM came) >= EXTRACT(YEAR FROM DATE '2001-01-01')",
+        "EXTRACT(YEAR FROM came + (seen - came)) >= 2001",
+        "EXTRACT(YEAR FROM TIMESTAMP '1970-01-01 00:00' + age) <= 1970",
+    ],
+)
+def test_a_record_knows_dates_from_times_that_are_no_columns(text):
+    spec = spec_of(text)
+    again = ReleaseSpec.from_public_json(json.loads(json.dumps(spec.as_public_json())))
+    assert again.schema == spec.schema
+
+
 def test_rules_do_not_shape_the_measurement_and_so_not_its_digest():
     plain, ruled = parse_spec(SPEC), spec_of("age < 90")
     assert "rules" not in plain.as_public_json()
