@@ -92,9 +92,9 @@ class Comparison:
         left, right = self.left.line(column, cells), self.right.line(column, cells)
         if left is None or right is None:
             return None
-        slope, gap = left[0] - right[0], right[1] - left[1]
-        level = slope == 0
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
+            slope, gap = left[0] - right[0], right[1] - left[1]
+            level = slope == 0
             return [np.where(level, np.nan, gap / np.where(level, 1.0, slope))]
 
     def columns(self) -> Iterator[str]:

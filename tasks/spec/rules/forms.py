@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from dpcore.records.rules.conditions import Both, Condition, Not, implies
 from dpcore.records.rules.reading import condition_from_json, is_null, level_in
 from dpcore.records.rules.rule import Rule
+from dpcore.records.rules.views import TRUE
 from dpcore.records.schema import Column, Kind, NominalColumn
 from tasks.spec.refusals import refuse, shown, suggestion
 from tasks.spec.rules.sql import parse_condition
@@ -22,8 +23,9 @@ from tasks.spec.rules.terms import (
     constant,
     quoted,
     time_constant,
+    widest_view,
 )
-from tasks.spec.values import exact_decimal
+from tasks.spec.ticks import as_ticks
 
 MOST_RULES = 500
 
@@ -143,8 +145,18 @@ def _holds(column: Column, value: Any, columns: Columns) -> tuple[Condition, str
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
         right, words = time_constant(value, column.kind), f"{name} = '{value}'"
     else:
-        right, words = constant(float(exact_decimal(value))), f"{name} = {value}"
-    return compare("=", column_term(column), right, columns), words
+        right, words = constant(as_ticks(value, column.kind, "UTC")), f"{name} = {value}"
+    is_value = compare("=", column_term(column), right, columns)
+    if not _may_be_true(is_value, columns):
+        message = f"{shown(value)} is outside the bounds of {shown(name)}, so that no released row would have it"
+        hint = "name a value inside the bounds, or widen these"
+        refuse("rule-outside-bounds", message, hint, "not_applicable", "columns", name)
+    return is_value, words
+
+
+def _may_be_true(condition: Condition, columns: Columns) -> bool:
+    """Whether bounds and levels leave a row of which the condition is true."""
+    return bool(condition.outcomes(widest_view(columns)) >> TRUE & 1)
 
 
 def _named(name: Any, columns: Columns) -> Column:

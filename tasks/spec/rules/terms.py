@@ -85,7 +85,10 @@ def truth_of(term: Term) -> Condition:
         return level_in(term.column, (1,))
     hint = "compare it, as in `age < 15`; only a boolean column is a condition by itself"
     if isinstance(term, TruthTerm):
-        return refuse("rule-not-a-condition", "TRUE or FALSE alone says nothing about a row", hint)
+        word = "TRUE" if term.truth else "FALSE"
+        return refuse(
+            "rule-not-a-condition", f"{word} by itself says nothing about a row", "compare a boolean column with it"
+        )
     return refuse("rule-not-a-condition", f"{words_of(term)} is not true or false", hint)
 
 

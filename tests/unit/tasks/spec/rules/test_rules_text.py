@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "EXTRACT(dow FROM came) = 2": ("rule-construct", "DOW"),
     "age": ("rule-not-a-condition", "a number"),
     "wed": ("rule-not-a-condition", "'wed'"),
-    "TRUE": ("rule-not-a-condition", "TRUE or FALSE alone"),
+    "TRUE": ("rule-not-a-condition", "TRUE by itself"),
     "age < 3 < 4": ("rule-types", "stands where a value belongs"),
     "age = NULL": ("rule-null", "NULL"),
     "age / 0 > 3": ("rule-division-by-zero", "always 0"),
@@ -254,6 +254,30 @@ def test_a_record_knows_dates_from_times_that_are_no_columns(text):
     spec = spec_of(text)
     again = ReleaseSpec.from_public_json(json.loads(json.dumps(spec.as_public_json())))
     assert again.schema == spec.schema
+
+
+def test_true_by_itself_is_refused_in_words_that_make_sense():
+    found = refusal("age < 3 OR TRUE")
+    assert (found.rule, str(found)) == ("rule-not-a-condition", "TRUE by itself says nothing about a row")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "rule"),
+    [
+        ("pay", -1, "rule-outside-bounds"),
+        ("age", 101, "rule-outside-bounds"),
+        ("came", "2021-01-01", "rule-outside-bounds"),
+        ("age", 1.5, "not-whole"),
+    ],
+)
+def test_a_value_that_no_released_row_has_does_not_stand_for_not_applicable(column, value, rule):
+    found = refusal({"not_applicable": {"when": "ill", "columns": {column: value}}})
+    assert (found.rule, found.where.startswith("rules[0]")) == (rule, True)
+
+
+def test_numbers_too_large_for_a_float_on_the_way_print_no_warning(recwarn):
+    spec_of("age < 1e308 * 10", "pay > 1e-300 * age * 1e308 * 1e308", "pay / 1e-300 >= age / 1e300")
+    assert not list(recwarn)
 
 
 def test_rules_do_not_shape_the_measurement_and_so_not_its_digest():
