@@ -83,7 +83,8 @@ class Comparison:
                     slack = self.tolerance
                     true = (left.low <= right.high + slack) & (right.low <= left.high + slack)
                     false = (left.high - right.low > slack) | (right.high - left.low > slack)
-        return bits(false=np.asarray(false), unknown=left.missing | right.missing, true=np.asarray(true))
+        numbers = ~(left.empty | right.empty)  # without two numbers nothing is compared
+        return bits(false=false & numbers, unknown=left.missing | right.missing, true=true & numbers)
 
     def roots(self, column: str, cells: Cells) -> list[Numbers] | None:
         """Where both sides are equal, if they are straight lines."""

@@ -154,6 +154,7 @@ class Arithmetic:
             if self.operator == "/":
                 zero = (right.low <= 0) & (right.high >= 0)
                 low, high, missing = np.where(zero, -np.inf, low), np.where(zero, np.inf, high), missing | zero
+                empty = empty | (zero & (right.low == right.high))
             return limits(low, high, missing, empty)
 
     def line(self, column: str, cells: Cells) -> Line | None:

@@ -179,6 +179,12 @@ def test_what_is_possible_of_a_row_that_is_known_in_part_includes_what_is_true_o
         np.testing.assert_array_equal(possible, 1 << truth)
 
 
+@pytest.mark.parametrize("known", [{"a": np.nan, "b": 0.0}, {"a": 1.0, "b": 0.0}, {"a": np.nan, "b": 2.0}])
+def test_a_comparison_with_a_null_or_a_division_by_0_is_unknown_and_nothing_else(known: dict[str, float]):
+    view: dict[str, Any] = {name: np.array([value]) for name, value in known.items()}
+    assert rule("6 / b > a").condition.outcomes(view).tolist() == [2]
+
+
 def test_a_category_that_is_not_declared_tells_nothing():
     found = rule("c = 'x'").broken({"c": np.array([0, 1, MISSING, UNKNOWN])})
     assert found.tolist() == [False, True, False, False]
