@@ -5,7 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from dpcore.planning.allocation import PRESETS
 from dpcore.planning.request import AUTO, DFM, PLANNED
@@ -222,7 +231,7 @@ class ModelSpec(Section):
         return self.radius if isinstance(self.radius, Fraction) else Fraction(1)
 
     # `false` is left out of the description, so that specifications without the key keep their digest.
-    accept_noise: bool | None = Field(
+    accept_noise: StrictBool | None = Field(
         default=None,
         description="Whether to release what is foreseen to be mostly noise. Without `true`, `dprelease run` refuses "
         "it before anything is reserved, with what would help, and `dprelease plan` says so. The check "

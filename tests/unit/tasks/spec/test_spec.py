@@ -743,6 +743,12 @@ def test_a_broken_edit_of_the_example_is_refused(case: str):
     assert (error.rule, error.where) == (rule, where)
 
 
+@pytest.mark.parametrize("answer", ["yes", "1", '"true"', "on"])
+def test_noise_is_accepted_by_true_alone(answer: str):
+    error = refusal(f"{SMALL}model: {{accept_noise: {answer}}}\n")
+    assert (error.rule, error.where) == ("not-a-boolean", "model.accept_noise")
+
+
 # ---------------------------------------------------------------- what is refused: one column
 
 BAD_COLUMNS = {
