@@ -34,10 +34,12 @@ def plan(
     """Show what a release will cost, how good it will be and how long the budget lasts; no data are touched."""
     from tasks.ledger.store import utc_now
     from tasks.schedule.outlook import Outlook
+    from tasks.spec.rules.drawable import refuse_undrawable_rules
 
     if plot is not None:
         _require_drawable(plot)
     _, spec, planned, state = open_planned(workspace)
+    refuse_undrawable_rules(planned.schema, planned.generator)
     outlook = Outlook(spec, planned, state, utc_now(), months)
     content = _plan_content(outlook) | outlook.as_json()
     if plot is not None:

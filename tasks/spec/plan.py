@@ -18,6 +18,7 @@ from tasks.spec import ReleaseSpec
 from tasks.spec.modelling import ModelSpec
 from tasks.spec.privacy import MOST_EPSILON, Windows
 from tasks.spec.relations import Figures, at_least, at_most, relation_figures
+from tasks.spec.rules.drawable import refuse_undrawable_rules
 from tasks.workspace.redaction import ErrorBoundary
 
 ENLARGED = tuple(Fraction(factor) for factor in ("1.25", "1.6", "2", "2.5", "3.2", "4", "5", "7", "10", "20", "50"))
@@ -88,9 +89,10 @@ def plan_run(spec: ReleaseSpec) -> Plan:
     """Decide what the specification leaves open, for a release that is to be made.
 
     Raises: SpecError where it asks for what cannot be carried out, or where the release would be mostly noise and the
-    specification does not accept that.
+    specification does not accept that, or where the generator would find no rows under the rules.
     """
     plan = plan_release(spec)
+    refuse_undrawable_rules(plan.schema, plan.generator)
     refusal = noise_refusal(spec, plan)
     if refusal is not None:
         raise refusal

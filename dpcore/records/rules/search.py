@@ -28,6 +28,9 @@ DRAWS, FEW_DRAWS = 4_096, 128
 ORDERS = 6
 """Orders of the columns in which rows are drawn."""
 
+IN_ORDER = 8
+"""How many times rows are drawn where the order of the columns is given."""
+
 
 class Found(StrEnum):
     """The outcome of a search."""
@@ -55,6 +58,19 @@ def search_row(schema: RecordSchema, rules: Sequence[Rule]) -> Found:
         return Found.NEVER if broken_rows(rules, _all_rows(columns)).all() else Found.ROW
     drawn = (_is_drawn(order, parts, rules, seed=seed, rows=DRAWS) for seed, order in enumerate(_orders(columns)))
     return Found.ROW if any(drawn) else Found.NOT_DRAWN
+
+
+def is_drawn_in_order(columns: Sequence[Column], rules: Sequence[Rule]) -> bool:
+    """Whether some row that obeys all rules is drawn column by column in this order, as a copula draws."""
+    used = set().union(*(rule.columns for rule in rules))
+    mine, parts = (
+        [column for column in columns if column.name in used],
+        [part for rule in rules for part in rule.parts()],
+    )
+    if not mine:
+        return True
+    tries = [FEW_DRAWS, *[DRAWS] * IN_ORDER]
+    return any(_is_drawn(mine, parts, rules, seed=seed, rows=rows) for seed, rows in enumerate(tries))
 
 
 def _is_drawn(columns: Sequence[Column], parts: Sequence[Rule], rules: Sequence[Rule], *, seed: int, rows: int) -> bool:
