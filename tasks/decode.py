@@ -9,7 +9,7 @@ from tasks.bundle.figures import rules_effect_of
 from tasks.bundle.released_tables import ReleasedTable, released_tables
 from tasks.bundle.staging import Staging
 from tasks.bundle.synthetic_table import write_rows
-from tasks.progress import RowsDone
+from tasks.progress import RowsDone, long_work
 from tasks.release.stage_values import MeasuredMoments, SyntheticTable
 from tasks.spec.plan import PlannedRelease
 from tasks.workspace.parallel import one_blas_thread
@@ -25,6 +25,15 @@ def decode_rows(
     Raises: CheckFailedError if the specification's rules hold for too little of the model.
     """
     staging.start()
+    if not planned.encoding.schema.rules:
+        return _decoded(planned, rows, measured, staging)
+    with long_work("drawing rows that obey the rules"):
+        return _decoded(planned, rows, measured, staging)
+
+
+def _decoded(
+    planned: PlannedRelease, rows: SyntheticRows, measured: MeasuredMoments, staging: Staging
+) -> SyntheticTable:
     sampler = SAMPLINGS[planned.spec.model.row_sampling]
     effect = rules_effect_of(rows, sampler, planned.encoding, measured.moments, measured.projection)
     if effect is not None:

@@ -18,6 +18,7 @@ from tasks.audit.tables import TablePass, read_table
 from tasks.bundle.rebuild import Rebuilt, rebuild
 from tasks.bundle.released_tables import ReleasedTable
 from tasks.ledger.releases import ReleaseState
+from tasks.progress import long_work
 from tasks.workspace.build_identity import code_facts
 from tasks.workspace.reading import parse_json, read_text
 
@@ -80,7 +81,11 @@ class RecomputedBundle:
 
         Raises: BrokenError for a table whose layout is not that of these rows; NotShownError.
         """
-        return tuple(self._read(table) for table in self.rebuilt.tables)
+        if not self.rebuilt.schema.rules:
+            return tuple(self._read(table) for table in self.rebuilt.tables)
+        words = f"drawing rows of {self.release.release_id} that obey the rules again"
+        with long_work(words, report=self.redraw.on_progress):
+            return tuple(self._read(table) for table in self.rebuilt.tables)
 
     def _read(self, table: ReleasedTable) -> TablePass:
         words = f"drawing {self.release.release_id} again"
