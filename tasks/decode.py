@@ -11,6 +11,7 @@ from tasks.bundle.staging import Staging
 from tasks.bundle.synthetic_table import write_rows
 from tasks.progress import RowsDone, long_work
 from tasks.release.stage_values import MeasuredMoments, SyntheticTable
+from tasks.report.wording import share_of_rows
 from tasks.spec.plan import PlannedRelease
 from tasks.workspace.parallel import one_blas_thread
 
@@ -37,7 +38,8 @@ def _decoded(
     sampler = SAMPLINGS[planned.spec.model.row_sampling]
     effect = rules_effect_of(rows, sampler, planned.encoding, measured.moments, measured.projection)
     if effect is not None:
-        log_public(f"rules: {effect['broken']:.1%} of the rows that the model would draw without them break one")
+        broken = share_of_rows(effect["broken"])
+        log_public(f"rules: {broken} of the rows that the model would draw without them break one")
     summary = TableSummary(planned.encoding)
     tables = released_tables(planned.spec, planned.encoding, measured.projection)
     for index, table in enumerate(tables):

@@ -69,6 +69,7 @@ def pages() -> Environment:
         wording.rounded_up,
         wording.rounded_down,
         wording.share,
+        wording.share_of_rows,
         wording.moment,
         wording.short_hash,
         wording.spaced,

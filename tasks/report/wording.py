@@ -17,6 +17,9 @@ SMALL = 1e-3
 """Smaller numbers are written as a power of ten."""
 _DIGITS_OF_POWERS = 3
 
+LEAST_SHOWN = 5e-4
+"""A smaller share of rows would be written as none of them."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPANS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440), ("seconds", 1 / 86_400))
@@ -90,6 +93,15 @@ def share(value: Any, margin: Any = None) -> str:
         return ABSENT
     percent = f"{100 * value:.1f}" + (f" ± {100 * margin:.1f}" if is_number(margin) else "")
     return _minus(f"{percent} %")
+
+
+def share_of_rows(value: float) -> str:
+    """Write a share of rows with one decimal; what is neither none nor all of them is not written as if it were."""
+    if 0 < value < LEAST_SHOWN:
+        return f"less than {share(2 * LEAST_SHOWN)}"
+    if 1 - LEAST_SHOWN < value < 1:
+        return f"more than {share(1 - 2 * LEAST_SHOWN)}"
+    return share(value)
 
 
 def places(margin: Any) -> int | None:

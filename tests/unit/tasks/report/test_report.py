@@ -508,6 +508,22 @@ def test_plots_and_page_share_one_palette() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
+        (0.0, "0.0 %"),
+        (1 / 16_384, "less than 0.1 %"),
+        (0.0007, "0.1 %"),
+        (0.5, "50.0 %"),
+        (0.9993, "99.9 %"),
+        (1 - 1 / 16_384, "more than 99.9 %"),
+        (1.0, "100.0 %"),
+    ],
+)
+def test_a_share_of_rows_is_none_or_all_only_if_it_is(value: float, text: str) -> None:
+    assert wording.share_of_rows(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
         (0, "0"),
         (0.0, "0"),
         (1.0, "1"),
