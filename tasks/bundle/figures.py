@@ -27,6 +27,7 @@ from dpcore.stats import Z95
 from dpcore.synthesis.generators import SAMPLERS, SyntheticRows, generator_of, without_rules
 from tasks.landing.cells import cells_of
 from tasks.spec import ChecksSpec
+from tasks.workspace.parallel import one_blas_thread
 
 FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage", "spectrum_above_noise", "isotropy")
 CEILINGS = ("mean_gap", "category_gap", "correlation_gap")
@@ -41,6 +42,7 @@ def utility_of(
     return release_report(measured_summary(encoding, moments, projection), summary)
 
 
+@one_blas_thread  # a release and its audit count the same rows
 def rules_effect_of(
     rows: SyntheticRows, sampler: int, encoding: Encoding, moments: NoisyMoments, projection: Projection
 ) -> dict[str, Any] | None:
