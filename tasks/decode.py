@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.synthesis.generators import SAMPLINGS, SyntheticRows
-from tasks.boundary import log_public, private_task
+from tasks.boundary import PROGRESS, log_public, private_task
 from tasks.bundle.figures import rules_effect_of
 from tasks.bundle.released_tables import ReleasedTable, released_tables
 from tasks.bundle.staging import Staging
 from tasks.bundle.synthetic_table import write_rows
-from tasks.progress import RowsDone, long_work
+from tasks.progress import RowsDone
 from tasks.release.stage_values import MeasuredMoments, SyntheticTable
 from tasks.report.wording import share_of_rows
 from tasks.spec.plan import PlannedRelease
+from tasks.workspace.long_work import long_work
 from tasks.workspace.parallel import one_blas_thread
 
 
@@ -28,7 +29,7 @@ def decode_rows(
     staging.start()
     if not planned.encoding.schema.rules:
         return _decoded(planned, rows, measured, staging)
-    with long_work("drawing rows that obey the rules"):
+    with long_work("drawing rows that obey the rules", report=PROGRESS.info):
         return _decoded(planned, rows, measured, staging)
 
 

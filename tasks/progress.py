@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from tasks.boundary import PROGRESS
 
@@ -57,21 +55,3 @@ class DataRead:
             self._purpose, self._logger = purpose, ThrottledLogger(self._clock)
         if share < 1:
             self._logger.log(f"read {share:.0%} of the landing data for {purpose}")
-
-
-@contextmanager
-def long_work(what: str, *, every: float = THEN_EVERY, report: Callable[[str], None] = PROGRESS.info) -> Iterator[None]:
-    """Report every so many seconds that work without steps of its own goes on, until the block ends."""
-    ended, start = threading.Event(), time.monotonic()
-
-    def keep_reporting() -> None:
-        while not ended.wait(every):
-            report(f"{what}: still at work after {time.monotonic() - start:.0f} s")
-
-    reporter = threading.Thread(target=keep_reporting, name=what, daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        reporter.join()

@@ -40,10 +40,11 @@ LEAST_GROUPS = 4
 """The copula is chosen automatically if a column can have at least this many groups above the noise."""
 
 
-def is_for_copula(request: PlanRequest) -> bool:
+def is_for_copula(request: PlanRequest, *, counts_label: bool = False) -> bool:
     """Return whether to choose the copula: the generator is `auto`, and the table is mixed and large enough.
 
-    A label makes a table mixed: relations between numbers and categories are rarely ellipses.
+    A label makes a table of numbers mixed where the planner is free to say so: relations between numbers and categories
+    are rarely ellipses.
     """
     allocation = request.allocation or {}
     allowed = request.generator == AUTO and request.projection == "none" and request.radius == 1
@@ -51,7 +52,8 @@ def is_for_copula(request: PlanRequest) -> bool:
     if not allowed or MEAN in allocation or (MOMENTS in allocation and MARGINALS not in allocation):
         return False
     columns = request.schema.encoded_columns
-    if not any(isinstance(column, NominalColumn) or column.is_whole for column in request.schema.columns):
+    looked_at = request.schema.columns if counts_label else columns
+    if not any(isinstance(column, NominalColumn) or column.is_whole for column in looked_at):
         return False
     try:
         event = copula_plan(replace(request, generator=COPULA), []).event

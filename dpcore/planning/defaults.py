@@ -67,7 +67,8 @@ def _goes_to_copula(request: PlanRequest) -> bool:
     if not free or request.radius not in (PLANNED, 1):
         return request.generator == COPULA
     whole = replace(request, projection="none", radius=_given_radius(request))
-    if request.generator == COPULA or not is_for_copula(whole):
+    everything = request.projection == request.radius == PLANNED
+    if request.generator == COPULA or not is_for_copula(whole, counts_label=everything):
         return request.generator == COPULA
     return request.radius == 1 or not _has_numbers(request) or _says_enough(whole)
 
@@ -90,13 +91,13 @@ def _given_radius(request: PlanRequest) -> Fraction | str:
 def _of_copula(request: PlanRequest, reasons: list[str]) -> PlanRequest:
     """Return the request of a copula, which has neither a projection nor a radius where they are left out."""
     if request.projection == PLANNED and request.dimension == AUTO:
-        suits = "suits this table: it has levels or whole numbers, and enough rows"
+        suits = "suits this table: it has categories or whole numbers, and enough rows"
         why = "keeps every column" if request.generator == COPULA else suits
         reasons.append(f"projection none: generator copula {why}")
         request = replace(request, projection="none")
     elif request.projection == PLANNED:
         request = replace(request, projection="ron")
-    return replace(request, radius=_given_radius(request))
+    return replace(request, radius=_given_radius(request), generator=COPULA)
 
 
 def _with_radius(request: PlanRequest, reasons: list[str]) -> PlanRequest:

@@ -18,8 +18,8 @@ from tasks.audit.tables import TablePass, read_table
 from tasks.bundle.rebuild import Rebuilt, rebuild
 from tasks.bundle.released_tables import ReleasedTable
 from tasks.ledger.releases import ReleaseState
-from tasks.progress import long_work
 from tasks.workspace.build_identity import code_facts
+from tasks.workspace.long_work import long_work
 from tasks.workspace.reading import parse_json, read_text
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, PrivacyError)

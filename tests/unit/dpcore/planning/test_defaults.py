@@ -113,7 +113,7 @@ def test_parts_of_the_budget_for_a_frame_ask_for_one() -> None:
         ({"schema": numbers(1), "expected_rows": 3}, "projection none: the one coordinate leaves"),
         ({"schema": numbers(3), "expected_rows": 30}, "one random direction leaves it about"),
         ({"schema": numbers(4), "radius": Fraction(1)}, "times the noise, if its points fill the ball"),
-        ({"schema": LEVELS, "expected_rows": 10**5}, "it has levels or whole numbers, and enough rows"),
+        ({"schema": LEVELS, "expected_rows": 10**5}, "it has categories or whole numbers, and enough rows"),
     ],
 )
 def test_reasons_say_what_is_measured_in_plain_figures(changes: dict[str, Any], says: str) -> None:

@@ -25,7 +25,7 @@ from dpcore.planning import planner
 from dpcore.planning.allocation import PRESETS, best_share, separate_error
 from dpcore.planning.layouts import count_weight
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, PlanRequest
+from dpcore.planning.request import PLANNED, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
 from dpcore.records.schema import (
@@ -358,7 +358,10 @@ def test_a_mixed_table_that_is_not_projected_is_left_to_the_copula_where_the_noi
     assert plan(projection="none", schema=numbers, expected_rows=10**6).generator == "gaussian"
     label = NominalColumn(name="y", kind=Kind.CATEGORICAL, levels=("a", "b"), role=Role.LABEL)
     labelled = replace(numbers, columns=(*numbers.columns, label))
-    assert plan(projection="none", schema=labelled, expected_rows=10**6).generator == "copula"
+    assert plan(projection="none", schema=labelled, expected_rows=10**6).generator == "mixture", "as asked before"
+    free = {"projection": PLANNED, "radius": PLANNED, "schema": labelled}
+    assert plan(expected_rows=10**6, **free).generator == "copula"
+    assert plan(expected_rows=100, **free).generator != "copula"
 
 
 def test_a_projection_that_is_left_open_is_chosen_from_public_constants_and_said() -> None:

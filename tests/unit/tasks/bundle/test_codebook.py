@@ -13,6 +13,7 @@ from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.evaluation.utility import utility_report
 from dpcore.measure import exact_gram, measure_gram, measure_vector
+from dpcore.measurements.groups import cells_of_columns
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import no_projection
@@ -21,7 +22,7 @@ from dpcore.planning.planner import make_plan
 from dpcore.planning.request import COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema
-from dpcore.synthesis.copula.generator import cells_of_schema, grouped_encoding
+from dpcore.synthesis.copula.generator import grouped_encoding
 from tasks.bundle.codebook import noise_limits
 
 ROWS, COLUMNS = 20_000, 12
@@ -48,7 +49,7 @@ def limits(epsilon: Fraction) -> list[str]:
     plan, noise, whole = make_plan(request), SeededNoise(7), Encoding(SCHEMA)
     assert plan.marginals_event is not None
     query: Any = plan.marginals_event.query
-    counts = exact_histograms([(cells, None)], cells_of_schema(SCHEMA), query)
+    counts = exact_histograms([(cells, None)], cells_of_columns(SCHEMA.encoded_columns), query)
     marginals = measure_vector(counts, plan.marginals_event, noise)
     groups = grouped_encoding(SCHEMA, marginals, plan.event)
     gram = exact_gram([(cells, None)], groups, plan.event.layout, no_projection(whole))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tasks.progress import long_work
+from tasks.workspace.long_work import long_work
 
 
 def test_long_work_without_steps_is_reported_again_and_again_and_no_more_once_it_ends():
@@ -28,7 +28,7 @@ def test_long_work_without_steps_is_reported_again_and_again_and_no_more_once_it
 
 
 def test_work_that_fails_is_reported_no_more():
-    with pytest.raises(ArithmeticError), long_work("dividing", every=60):
+    with pytest.raises(ArithmeticError), long_work("dividing", every=60, report=print):
         raise ArithmeticError
     assert not [thread for thread in threading.enumerate() if thread.name == "dividing"]
 
