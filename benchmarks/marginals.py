@@ -180,7 +180,8 @@ def specification(data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
         else:
             body["bounds"] = [int(b) if column.is_whole else float(b) for b in (column.lower, column.upper)]
         if isinstance(column, IntervalColumn) and options.breaks and column.name in BREAKS.get(data.name, {}):
-            body["breaks"] = [int(edge) for edge in BREAKS[data.name][column.name]]
+            edges = BREAKS[data.name][column.name]
+            body["breaks"] = [int(edge) for edge in edges if column.lower < edge < column.upper]
         columns.append(body | ({} if column.role is Role.FEATURE else {"role": column.role.value}))
     population = {"population": data.name.replace("_", "-"), "unit": "row", "neighbours": options.relation}
     budget = {"epsilon": options.epsilon, "delta": options.delta}
