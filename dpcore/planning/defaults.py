@@ -1,8 +1,10 @@
 """What a specification leaves out: the frame and the projection that the planner takes, from public constants only.
 
 A request may leave its projection or its radius `planned`. The planner then takes, in this order: a copula for a mixed
-table that is large enough; a measured frame for every other table with a column of numbers; and as many coordinates as
-the noise allows, all of them without a projection or some of them along random directions.
+table that is large enough, where a label beside numbers counts as mixed if both projection and radius are `planned` (on
+two numbers with 20,000 rows, classes between circles or moons were predicted right for .97 of the rows, against .87 for
+moons by one covariance per class); a measured frame for every other table with a column of numbers; and as many
+coordinates as the noise allows, all of them without a projection or some of them along random directions.
 
 `LEAST_STRENGTH` and `LEAST_AVERAGE` were chosen on training rows of digits, waveform40, semeion, mnist, gfe, covertype,
 california_housing, credit_default, bank_marketing and buzz_twitter (of the larger sets 1,000 to 6,000 rows), and on

@@ -206,7 +206,7 @@ class ModelSpec(Section):
         "covariance for each class); `lda` (one covariance for all classes: for few rows or many classes); `copula` "
         "(mixed tables: a histogram of every column, and tables of all pairs; it keeps every column, so it has no "
         "projection). `auto` takes `copula` for a mixed table with enough rows, unless a projection or a radius is "
-        "given.",
+        "given; numbers with a label count as mixed if both are left out.",
     )
     allocation: AutoOrAllocation = Field(
         default="auto",
