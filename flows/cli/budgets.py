@@ -27,19 +27,29 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
     Raises: LedgerError where the specification's costs do not add to its population's, as a run does.
     """
     from tasks.ledger.opening import ledger_state
-    from tasks.ledger.refusals import require_adding_up
     from tasks.spec import load_spec
-    from tasks.spec.plan import basis_of, plan_release
     from tasks.workspace.folders import Workspace
 
     workspace = Workspace(folder.resolve())
     workspace.require()
     spec = load_spec(workspace.spec_path)
-    planned, state = plan_release(spec), ledger_state(workspace)
+    state = ledger_state(workspace)
+    return workspace, spec, plan_against(state, spec), state
+
+
+def plan_against(state: LedgerState, spec: ReleaseSpec) -> Plan:
+    """The plan of a specification whose costs add to those in the ledger.
+
+    Raises: SpecError where it cannot be planned; LedgerError where its costs do not add.
+    """
+    from tasks.ledger.refusals import require_adding_up
+    from tasks.spec.plan import basis_of, plan_release
+
+    planned = plan_release(spec)
     known = state.populations.get(spec.privacy.population)
     if known is not None:
         require_adding_up(known, basis_of(spec))
-    return workspace, spec, planned, state
+    return planned
 
 
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,6 +31,8 @@ __all__ = [
     "RunnerSpec",
     "load_spec",
     "parse_spec",
+    "read_document",
+    "spec_of",
 ]
 
 
@@ -49,7 +52,24 @@ def parse_spec(text: str) -> ReleaseSpec:
     Raises:
         SpecError: the text is not YAML, or breaks a rule.
     """
-    document = read_yaml(text)
+    return spec_of(read_yaml(text))
+
+
+def read_document(path: Path) -> dict[Any, Any]:
+    """What a file says, before it is validated as a specification.
+
+    Raises:
+        SpecError: the file cannot be read, or is not YAML.
+    """
+    return read_yaml(_read_text(path))
+
+
+def spec_of(document: dict[Any, Any]) -> ReleaseSpec:
+    """The specification that a document states.
+
+    Raises:
+        SpecError: it breaks a rule.
+    """
     with ErrorBoundary(ValidationError, refusal=first_problem):  # its text quotes whole sections of the input
         return ReleaseSpec.model_validate(document)
 

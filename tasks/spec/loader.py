@@ -89,15 +89,7 @@ def read_yaml(text: str) -> dict[Any, Any]:
     Raises:
         SpecError: the text is empty, is not YAML, holds a key twice, or is no mapping.
     """
-    try:
-        document = _construct(text)
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(_place_of(error), error.problem or "it does not parse") from None
-    except yaml.YAMLError:
-        raise _syntax_error("release.yaml", "it holds characters that YAML does not allow") from None
-    except RecursionError:
-        raise _syntax_error("release.yaml", "it is nested too deeply") from None
-    _refuse_half_characters(document, (), set())
+    document = read_value(text)
     if document is None:
         raise SpecError(
             "the specification is empty",
@@ -113,6 +105,24 @@ def read_yaml(text: str) -> dict[Any, Any]:
             hint="write `key: value` lines: name, source, privacy, expected_rows, columns",
         )
     return document
+
+
+def read_value(text: str, *, what: str = "the specification", where: str | None = None) -> object:
+    """Whatever a YAML text holds; refusals name its line, or the place that is given.
+
+    Raises:
+        SpecError: the text is not YAML, or holds a key twice.
+    """
+    try:
+        value = _construct(text)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(what, where or _place_of(error), error.problem or "it does not parse") from None
+    except yaml.YAMLError:
+        raise _syntax_error(what, where or "release.yaml", "it holds characters that YAML does not allow") from None
+    except RecursionError:
+        raise _syntax_error(what, where or "release.yaml", "it is nested too deeply") from None
+    _refuse_half_characters(value, (), set())
+    return value
 
 
 def _construct(text: str) -> object:
@@ -178,9 +188,9 @@ def _place_of(error: yaml.MarkedYAMLError) -> str:
     return "release.yaml" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
 
 
-def _syntax_error(where: str, problem: str) -> SpecError:
+def _syntax_error(what: str, where: str, problem: str) -> SpecError:
     return SpecError(
-        f"the specification is not valid YAML: {problem}",
+        f"{what} is not valid YAML: {problem}",
         rule="yaml-syntax",
         where=where,
         hint="look at the indentation, the brackets and the quotes there and just above",

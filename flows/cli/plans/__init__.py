@@ -1,27 +1,38 @@
-"""`dprelease plan`: what a release costs, how good it will be, how long the budget lasts, what another epsilon buys."""
+"""`dprelease plan`: what a release costs, how good it will be, how long the budget lasts, what changes buy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
-from flows.cli.budgets import balance, months_in_words, open_planned, releases_in_words, show_warnings
+from flows.cli.budgets import balance, months_in_words, open_planned, plan_against, releases_in_words, show_warnings
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from flows.cli.plans.plots import draw, require_drawable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dpcore.planning.plan import Plan
+    from flows.cli.plans.what_if import Comparison
     from tasks.schedule.outlook import Alternative, Outlook
-
-PLOT_ENDINGS = (".svg", ".png")
+    from tasks.workspace.folders import Workspace
 
 MonthsOption = typer.Option(12, "--months", min=1, max=120, help="How many months to look ahead.")
 PlotOption = typer.Option(
-    None, "--plot", help="Draw the months ahead and the alternatives into this .svg or .png file."
+    None, "--plot", help="Draw the months ahead and the alternatives of the present plan into this .svg or .png file."
+)
+WhatIfOption = typer.Option(
+    [],
+    "--what-if",
+    metavar="KEY=VALUE",
+    help="Show beside the plan what a change of the specification would buy, such as privacy.epsilon=0.5, "
+    "'columns.age.bounds=[0, 100]', columns.age=drop to leave a column out, or model.generator= to leave out a key. "
+    "Several are one change. Nothing is written.",
 )
 
 
@@ -29,23 +40,54 @@ def plan(
     workspace: Path = WorkspaceOption,
     months: int = MonthsOption,
     plot: Path | None = PlotOption,
+    what_if: list[str] = WhatIfOption,
     as_json: bool = JsonFlag,
 ) -> None:
     """Show what a release will cost, how good it will be and how long the budget lasts; no data are touched."""
     from tasks.ledger.store import utc_now
     from tasks.schedule.outlook import Outlook
-    from tasks.spec.rules.drawable import refuse_undrawable_rules
 
     if plot is not None:
-        _require_drawable(plot)
-    _, spec, planned, state = open_planned(workspace)
-    refuse_undrawable_rules(planned.schema, planned.generator)
+        require_drawable(plot)
+    place, spec, planned, state = open_planned(workspace)
+    _require_drawn_rows(planned)
     outlook = Outlook(spec, planned, state, utc_now(), months)
     content = _plan_content(outlook) | outlook.as_json()
     if plot is not None:
-        _draw(outlook, plot)
+        draw(outlook, plot)
         content["plot"] = str(plot)
-    print_json(content) if as_json else _show_plan(outlook, content)
+    if what_if:
+        comparison = _compare(place, outlook, content, what_if)
+        content["what_if"] = comparison.as_json()
+    if as_json:
+        print_json(content)
+        return
+    comparison.show(console()) if what_if else _show_plan(outlook, content)
+    if plot is not None:
+        console().print(f"wrote the plot to {plot}", markup=False)
+
+
+def _compare(place: Workspace, outlook: Outlook, content: dict[str, Any], written: list[str]) -> Comparison:
+    """The plan of the changed specification, against the same ledger at the same moment.
+
+    Raises: SpecError, LedgerError where the change cannot be read or planned.
+    """
+    from flows.cli.plans.what_if import Comparison
+    from tasks.spec import read_document
+    from tasks.spec.structure.changes import changed_spec, naming_columns
+
+    spec, changes = changed_spec(read_document(place.spec_path), written)
+    with naming_columns([column.name for column in spec.columns]):
+        planned = plan_against(outlook.state, spec)
+        _require_drawn_rows(planned)
+    changed = replace(outlook, spec=spec, plan=planned)
+    return Comparison(changes, content, _plan_content(changed) | changed.as_json())
+
+
+def _require_drawn_rows(planned: Plan) -> None:
+    from tasks.spec.rules.drawable import refuse_undrawable_rules
+
+    refuse_undrawable_rules(planned.schema, planned.generator)
 
 
 def _plan_content(outlook: Outlook) -> dict[str, Any]:
@@ -71,34 +113,6 @@ def _plan_content(outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _require_drawable(path: Path) -> None:
-    """A plot goes into a picture file in a folder that is there.
-
-    Raises: RefusedError.
-    """
-    from dpcore.errors import RefusedError
-
-    if path.suffix.lower() not in PLOT_ENDINGS:
-        message, rule = f"a plot cannot be written as {path.suffix or 'a file without an ending'}", "plot-format"
-    elif path.is_dir() or not path.absolute().parent.is_dir():
-        message, rule = "there is no folder to write the plot into", "plot-folder"
-    else:
-        return
-    hint = f"give the name of a file in an existing folder, ending in {' or '.join(PLOT_ENDINGS)}"
-    raise RefusedError(message, rule=rule, where="--plot", hint=hint)
-
-
-def _draw(outlook: Outlook, path: Path) -> None:
-    from tasks.report.plan_plot import plan_png, plan_svg
-
-    drawn = plan_svg(outlook).encode() if path.suffix.lower() == ".svg" else plan_png(outlook)
-    try:
-        path.write_bytes(drawn)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-
-
 # -- for people --------------------------------------------------------------------
 
 
@@ -114,8 +128,6 @@ def _show_plan(outlook: Outlook, content: dict[str, Any]) -> None:
     _show_alternatives(out, outlook)
     _show_columns(out, outlook, content["columns"])
     _show_rules(out, content.get("rules", []))
-    if "plot" in content:
-        out.print(f"wrote the plot to {content['plot']}", markup=False)
 
 
 def _show_rules(out: Console, rules: list[str]) -> None:
