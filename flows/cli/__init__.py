@@ -42,6 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("init")(workspaces.init)
+app.add_typer(workspaces.spec_app, name="spec")
 app.command("plan")(plans.plan)
 app.command("run")(releases.run)
 app.command("land")(landing.land)

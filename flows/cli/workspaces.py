@@ -1,4 +1,4 @@
-"""`dprelease init`: make a workspace."""
+"""`dprelease init` and `dprelease spec`: make a workspace, and help to write its specification."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dpcore.errors import WorkspaceError
 from flows.cli.output import JsonFlag, console, print_json
 
 EXAMPLE_NAME = "release.example.yaml"
+
+spec_app = typer.Typer(help="Help to write the specification.", no_args_is_help=True)
 
 
 def init(
@@ -62,3 +64,11 @@ def init(
     else:
         out.print(f"  {SPEC_NAME}  the specification")
         out.print(f"next: dprelease plan -w {folder}; dprelease run -w {folder}")
+
+
+@spec_app.command("schema")
+def schema(as_json: bool = JsonFlag) -> None:
+    """Print the JSON Schema of release.yaml, with which editors complete, explain and check its keys."""
+    from tasks.spec.structure.schema import spec_schema
+
+    print_json(spec_schema())

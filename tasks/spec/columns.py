@@ -140,7 +140,8 @@ class ColumnSpec(Section):
     def _read_breaks(cls, value: Any, info: ValidationInfo) -> tuple[float, ...]:
         kind, bounds = info.data.get("kind"), info.data.get("bounds")
         if kind in _NOMINAL:
-            _refuse_if_given(value or None, "breaks-kind", f"a {kind} column has no breaks", "remove the key")
+            given = None if value == [] else value
+            _refuse_if_given(given, "breaks-kind", f"a {kind} column has no breaks", "remove the key")
         return () if not bounds else _read_breaks(value, info.data["kind"], info.data["timezone"] or "UTC", bounds)
 
     @field_validator("categories", mode="plain")

@@ -26,9 +26,13 @@ ProjectionKind = Literal["planned", "auto", "ron", "private-pca", "public-pca", 
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
 Output = Literal["original", "projected", "both"]
 AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
-WholeOrRule = Annotated[
-    int | Literal["auto", "dfm"], PlainValidator(lambda value: value if value == DFM else auto_or_whole(value))
-]
+
+
+def _auto_whole_or_dfm(value: object) -> Any:
+    return value if value == DFM else auto_or_whole(value)
+
+
+WholeOrRule = Annotated[int | Literal["auto", "dfm"], PlainValidator(_auto_whole_or_dfm)]
 
 
 class DimensionShareSpec(Section):

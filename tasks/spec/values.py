@@ -34,7 +34,7 @@ MOST_WHOLE = 2**53 - 1
 
 _BREAKING = {"Cc", "Zl", "Zp"}  # Unicode's control characters and line separators
 _MOST_DIGITS = 400  # a decimal of 1e999999999 would fill the memory as a fraction
-_MOST_SLUG = 64  # slugs become folder names
+MOST_SLUG = 64  # slugs become folder names
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]*")
 _RATIO = re.compile(r"([0-9]{1,9})\s*/\s*([1-9][0-9]{0,8})")
 
@@ -132,7 +132,7 @@ def auto_or_whole(value: object) -> Any:
 
 def slug(text: str) -> str:
     """Lower-case letters, digits and hyphens, at most 64."""
-    if len(text) > _MOST_SLUG or not _SLUG.fullmatch(text):
+    if len(text) > MOST_SLUG or not _SLUG.fullmatch(text):
         hint = "use lower-case letters, digits and hyphens, a letter or digit first, 64 characters at most"
         refuse("slug", f"{shown(text)} cannot be used as a name", hint)
     return text

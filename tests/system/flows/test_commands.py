@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from support.flows.command_line import call
 
 from flows.demos import write_demo
+from tasks.spec import read_document
 from tasks.workspace.folders import Workspace
 
 
@@ -194,3 +196,14 @@ def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, 
 def test_help_and_version_answer(run: Any) -> None:
     assert "Usage" in run("--help")[1]
     assert run("--version")[1].startswith("dprelease ")
+
+
+def test_the_schema_of_the_specification_is_one_object_that_the_demo_follows(run: Any, demo: Path) -> None:
+    code, out, err = run("spec", "schema")
+    assert (code, err) == (0, "")
+    schema = json.loads(out)
+    assert schema["title"] == "release.yaml"
+    validator, document = Draft202012Validator(schema), read_document(demo / "release.yaml")
+    assert validator.is_valid(document)
+    assert not validator.is_valid(document | {"nonesuch": 1})
+    assert run("spec", "schema", "--json")[1] == out
